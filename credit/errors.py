@@ -1,0 +1,13 @@
+"""Errors of the credit room, and the root they share with the whole project."""
+
+from accredit.sandboxes.errors import AccreditError
+
+__all__ = ["AccreditError", "SpanError", "TraceError"]
+
+
+class SpanError(AccreditError, ValueError):
+    """Spans, masks or token columns do not fit together."""
+
+
+class TraceError(AccreditError, ValueError):
+    """A stored trajectory cannot be read or written."""

@@ -1,0 +1,1 @@
+"""Credit functions, one a module."""

@@ -1,0 +1,1 @@
+"""Environments: tools, tasks, parsing of calls, rendering, the recorder wrapper and the catalogue."""

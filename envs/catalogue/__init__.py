@@ -1,0 +1,1 @@
+"""Procedurally generated environments with exact checkers and scripted experts."""

@@ -1,0 +1,1 @@
+"""Reads stored trajectories and shows them."""

@@ -1,0 +1,1 @@
+"""The embedded backend: a fork-server in namespaces, without a daemon."""

@@ -1,0 +1,1 @@
+"""The training loop, its loss, its checkpoints and its metrics."""
