@@ -1,0 +1,153 @@
+"""The writer of trace files: append-only, safe against a crash at any byte.
+
+The token columns of a step are written first, whole and on disk, before any line points to them. Writing a step again
+(after a resume) adds files and lines and removes none: the reader takes the last line of a (step, episode).
+"""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from accredit.credit.errors import TraceError
+from accredit.credit.ledger import Credit
+from accredit.credit.trajectory import Group
+
+from .columns import EpisodeColumns, sync_folder, to_table, write_atomically
+from .schema import SCHEMA_VERSION, IndexRow, to_record
+
+__all__ = ["TraceWriter"]
+
+TokenBytes = Callable[[Sequence[int]], Sequence[bytes]]
+
+
+class TraceWriter:
+    """Writes the episodes of a run into `folder` (by custom, `traces/` in the run's directory)."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._written: set[tuple[int, str]] = set()
+
+    def write(
+        self,
+        step: int,
+        groups: Sequence[Group],
+        credits: Sequence[Sequence[Credit]] | None,
+        token_bytes: TokenBytes,
+        split: str = "train",
+    ) -> None:
+        """Store all episodes of `groups`.
+
+        Args:
+            step: the training step that they belong to, 0 or more.
+            groups: what was rolled out.
+            credits: one `Credit` an episode, in the groups' order; None where no credit function ran.
+            token_bytes: gives the exact bytes of each id, special tokens as their text.
+            split: `train` or `heldout`.
+
+        Raises:
+            TraceError: an episode has no id or one used before in this step, or lengths do not fit.
+
+        """
+        episodes = _flatten(groups, credits, token_bytes)
+        self._claim(step, episodes)
+        if not episodes:
+            return
+        path = self._free_path(step)
+        records: list[dict[str, Any]] = []
+        first_row = 0
+        for trajectory, credit, _ in episodes:
+            records.append(to_record(trajectory, credit, step, split, path.name, first_row))
+            first_row += len(trajectory)
+        lines = [_line(record) for record in records]
+        write_atomically(to_table(episodes), path)
+        offset = self._append("episodes.jsonl", lines)
+        rows: list[bytes] = []
+        for record, line in zip(records, lines, strict=True):
+            row = IndexRow.of_record(record, offset, len(line))
+            rows.append(_line({"schema_version": SCHEMA_VERSION, **asdict(row)}))
+            offset += len(line)
+        self._append("index.jsonl", rows)
+        sync_folder(self.folder)
+
+    def _claim(self, step: int, episodes: Sequence[EpisodeColumns]) -> None:
+        if step < 0:
+            raise TraceError(f"step is {step}, expected 0 or more")
+        keys: set[tuple[int, str]] = set()
+        for trajectory, _, _ in episodes:
+            key = (step, trajectory.episode_id)
+            if not trajectory.episode_id:
+                raise TraceError(
+                    f"an episode of step {step} (task '{trajectory.task_id}') has no episode_id: "
+                    "pass one to the Recorder, it is how a stored episode is found again"
+                )
+            if key in keys or key in self._written:
+                raise TraceError(
+                    f"episode '{trajectory.episode_id}' is written twice in step {step}: "
+                    "give every episode of a step its own episode_id"
+                )
+            keys.add(key)
+        self._written |= keys
+
+    def _free_path(self, step: int) -> Path:
+        path = self.folder / f"tokens-{step:08d}.parquet"
+        attempt = 1
+        while path.exists():
+            path = self.folder / f"tokens-{step:08d}.{attempt}.parquet"
+            attempt += 1
+        return path
+
+    def _append(self, name: str, lines: Sequence[bytes]) -> int:
+        """Append whole lines and return the byte offset of the first."""
+        with (self.folder / name).open("ab+") as file:
+            offset = file.seek(0, os.SEEK_END)
+            if offset:
+                file.seek(offset - 1)
+                if file.read(1) != b"\n":
+                    file.write(b"\n")  # closes a line torn by a crash, which the reader skips
+                    offset += 1
+            file.write(b"".join(lines))
+            file.flush()
+            os.fsync(file.fileno())
+        return offset
+
+
+def _flatten(
+    groups: Sequence[Group], credits: Sequence[Sequence[Credit]] | None, token_bytes: TokenBytes
+) -> list[EpisodeColumns]:
+    if credits is not None and [len(c) for c in credits] != [len(g) for g in groups]:
+        raise TraceError(
+            f"credits are for groups of {[len(c) for c in credits]}, found groups of {[len(g) for g in groups]}: "
+            "pass one Credit an episode"
+        )
+    episodes: list[EpisodeColumns] = []
+    for index, group in enumerate(groups):
+        for member, trajectory in enumerate(group.trajectories):
+            found = list(token_bytes(trajectory.token_ids.tolist()))
+            credit = None if credits is None else credits[index][member]
+            if len(found) != len(trajectory):
+                raise TraceError(
+                    f"token_bytes gave {len(found)} byte strings for {len(trajectory)} ids "
+                    f"(episode '{trajectory.episode_id}'): return one a token"
+                )
+            if credit is not None and {credit.credit.length, credit.advantage.length} != {len(trajectory)}:
+                raise TraceError(
+                    f"the ledgers have {credit.credit.length} and {credit.advantage.length} tokens but episode "
+                    f"'{trajectory.episode_id}' has {len(trajectory)}: pass the credit of this trajectory"
+                )
+            episodes.append(EpisodeColumns(trajectory, credit, found))
+    return episodes
+
+
+def _line(record: dict[str, Any]) -> bytes:
+    try:
+        text = json.dumps(record, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise TraceError(
+            f"episode '{record.get('episode_id')}' holds what JSON cannot ({error}): "
+            "rewards must be finite, arguments and detail of calls plain JSON values"
+        ) from error
+    return text.encode() + b"\n"

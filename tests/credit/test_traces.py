@@ -1,0 +1,273 @@
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accredit.credit import Call, CallStatus, Credit, Group, Ledger, Recorder, StopReason, TraceError, Trajectory
+from accredit.credit.traces import TraceReader, TraceWriter, open_run
+
+
+def byte_ids(ids: Sequence[int]) -> list[bytes]:
+    return [bytes([i]) if i < 256 else f"<|{i}|>".encode() for i in ids]
+
+
+def ids_of(text: str) -> list[int]:
+    return list(text.encode())
+
+
+def sample(episode_id: str = "ep-0", outcome: float | None = 0.5, turns: int = 2) -> Trajectory:
+    recorder = Recorder("accredit/Shop-v0", "shop-7", episode_id, "g-0", {"environment": 3, "sampler": 2**40}, "s0")
+    recorder.prompt(ids_of("find the price of ä"))
+    recorder.scaffold([300, 301])
+    for turn in range(turns):
+        start, end = recorder.decision(ids_of("<tool_call>"), np.linspace(-2, -0.125, 11), policy_version=turn + 4)
+        index = recorder.call(
+            Call(
+                turn, start, end, f"c{turn}", "price", {"item": "apple", "qty": float("nan"), "of": [1, {"a": None}]},
+                CallStatus.INVALID_ARGUMENTS, "no such item \ud800 </script>", True, (start, start + 2),
+                {"$.item": (start + 3, start + 5)}, 0.25, 1e-3, {"exit_status": 1, "stderr": "x"},
+            )
+        )  # fmt: skip
+        recorder.charge(start + 3, start + 5, 0.1, "invalid_arguments", index)
+        recorder.reward(0.1 * turn)
+        recorder.state_key(f"s{turn + 1}" if turn else None)
+        recorder.timing(0.1 * turn, 0.1 * turn + 0.05)
+        recorder.feedback(ids_of('{"price": 3}'))
+    recorder.segment("the template dropped a thought")
+    recorder.decision(ids_of("3"), [-0.5])
+    recorder.straddle([4, 9])
+    return recorder.finish(outcome, StopReason.DONE, error="e" if outcome is None else None, seconds=1.75)
+
+
+def credit_of(trajectory: Trajectory, *names: str) -> Credit:
+    rng = np.random.default_rng(len(trajectory))
+    terms = {name: rng.normal(size=len(trajectory)) * trajectory.credit_mask for name in names}
+    return Credit(Ledger(len(trajectory), terms), Ledger(len(trajectory), {n: -v for n, v in terms.items()}))
+
+
+def assert_same(left: Trajectory, right: Trajectory) -> None:
+    for field in fields(Trajectory):
+        a, b = getattr(left, field.name), getattr(right, field.name)
+        if isinstance(a, np.ndarray):
+            assert a.dtype == b.dtype and np.array_equal(a, b, equal_nan=True), field.name
+        else:
+            assert repr(a) == repr(b) and type(a) is type(b), field.name  # repr: NaN equals itself
+
+
+def test_every_field_comes_back_exactly(tmp_path: Path) -> None:
+    groups = [Group((sample("ep-0"), sample("ep-1", None))), Group((sample("ep-2", turns=0),))]
+    credits = [[credit_of(t, "outcome", "charge:invalid_arguments") for t in groups[0].trajectories],
+               [credit_of(groups[1].trajectories[0], "luck")]]  # fmt: skip
+    TraceWriter(tmp_path).write(12, groups, credits, byte_ids, split="heldout")
+    reader = TraceReader(tmp_path)
+    for group, credits_G in zip(groups, credits, strict=True):
+        for trajectory, credit in zip(group.trajectories, credits_G, strict=True):
+            stored = reader.episode(trajectory.episode_id, 12)
+            assert_same(trajectory, stored.trajectory)
+            assert stored.token_bytes == byte_ids(trajectory.token_ids.tolist())
+            assert (stored.step, stored.split) == (12, "heldout")
+            assert stored.credit is not None
+            for ours, theirs in ((credit.credit, stored.credit.credit), (credit.advantage, stored.credit.advantage)):
+                assert list(ours.terms) == list(theirs.terms)
+                assert all(np.array_equal(ours.terms[n], theirs.terms[n]) for n in ours.terms)
+                assert np.array_equal(ours.total, theirs.total)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.lists(st.integers(0, 255), max_size=6)), max_size=6),
+    st.floats(allow_nan=False, allow_infinity=False) | st.none(),
+)
+def test_any_recording_comes_back_exactly(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[tuple[int, list[int]]], outcome: float | None
+) -> None:
+    recorder = Recorder(episode_id="e")
+    for kind, ids in pieces:
+        if kind == 0:
+            recorder.feedback(ids)
+        elif kind == 1:
+            recorder.scaffold(ids)
+        else:
+            recorder.decision(ids, [-0.1 * (i + 1) for i in range(len(ids))])
+    trajectory = recorder.finish(outcome, StopReason.CANCELLED)
+    folder = tmp_path_factory.mktemp("traces")
+    TraceWriter(folder).write(0, [Group((trajectory,))], None, byte_ids)
+    stored = TraceReader(folder).episode("e")
+    assert_same(trajectory, stored.trajectory)
+    assert stored.credit is None
+
+
+def test_the_index_lists_every_episode_without_reading_tokens(tmp_path: Path) -> None:
+    writer = TraceWriter(tmp_path)
+    writer.write(0, [Group((sample("a"), sample("b", None)))], None, byte_ids)
+    writer.write(1, [Group((sample("c"),))], None, byte_ids)
+    for file in tmp_path.glob("*.parquet"):
+        file.unlink()
+    rows = TraceReader(tmp_path).index()
+    assert [(r.step, r.episode_id, r.group, r.turns, r.charges) for r in rows] == [
+        (0, "a", "g-0", 3, 2), (0, "b", "g-0", 3, 2), (1, "c", "g-0", 3, 2)
+    ]  # fmt: skip
+    assert rows[0].reward == sample().reward and rows[1].reward is None
+    with pytest.raises(TraceError, match="copy the whole traces folder"):
+        TraceReader(tmp_path).episode("a")
+
+
+def test_an_unscored_episode_is_null_on_disk_and_never_zero(tmp_path: Path) -> None:
+    TraceWriter(tmp_path).write(0, [Group((sample("a", None),))], None, byte_ids)
+    record = json.loads((tmp_path / "episodes.jsonl").read_text())
+    assert record["outcome"] is None
+    assert json.loads((tmp_path / "index.jsonl").read_text())["reward"] is None
+
+
+def test_a_torn_line_is_skipped_with_a_notice_and_writing_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    TraceWriter(tmp_path).write(0, [Group((sample("a"), sample("b")))], None, byte_ids)
+    episodes, index = tmp_path / "episodes.jsonl", tmp_path / "index.jsonl"
+    episodes.write_bytes(episodes.read_bytes()[:-40])
+    index.write_bytes(index.read_bytes().splitlines(keepends=True)[0])
+    with caplog.at_level(logging.WARNING):
+        assert [row.episode_id for row in TraceReader(tmp_path).index()] == ["a"]
+    assert "skipped a torn line" in caplog.text
+    TraceWriter(tmp_path).write(1, [Group((sample("c"),))], None, byte_ids)
+    reader = TraceReader(tmp_path)
+    assert [row.episode_id for row in reader.index()] == ["a", "c"]
+    assert_same(reader.episode("c").trajectory, sample("c"))
+
+
+@pytest.mark.parametrize("kept", ["", "first", "last"])
+def test_episodes_that_the_index_lost_are_found_again(tmp_path: Path, kept: str) -> None:
+    TraceWriter(tmp_path).write(0, [Group((sample("a"), sample("b"), sample("c")))], None, byte_ids)
+    index = tmp_path / "index.jsonl"
+    lines = index.read_bytes().splitlines(keepends=True)
+    index.write_bytes({"": b"", "first": lines[0], "last": lines[2]}[kept])
+    reader = TraceReader(tmp_path)
+    assert [row.episode_id for row in reader.index()] == ["a", "b", "c"]
+    assert_same(reader.episode("b").trajectory, sample("b"))
+
+
+def test_a_resumed_step_adds_files_and_its_last_line_counts(tmp_path: Path) -> None:
+    TraceWriter(tmp_path).write(3, [Group((sample("a", 0.0), sample("b", 0.0)))], None, byte_ids)
+    before = (tmp_path / "tokens-00000003.parquet").read_bytes()
+    TraceWriter(tmp_path).write(3, [Group((sample("a", 1.0, turns=4),))], None, byte_ids)
+    reader = TraceReader(tmp_path)
+    assert (tmp_path / "tokens-00000003.parquet").read_bytes() == before
+    assert reader.episode("a", 3).trajectory.outcome == 1.0
+    assert reader.episode("b", 3).trajectory.outcome == 0.0
+    assert sorted(row.episode_id for row in reader.index()) == ["a", "b"]
+
+
+def test_without_a_step_the_episode_written_last_is_read(tmp_path: Path) -> None:
+    writer = TraceWriter(tmp_path)
+    writer.write(1, [Group((sample("a", 0.25),))], None, byte_ids)
+    writer.write(2, [Group((sample("a", 0.75),))], None, byte_ids)
+    reader = TraceReader(tmp_path)
+    assert reader.episode("a").trajectory.outcome == 0.75
+    assert reader.episode("a", step=1).trajectory.outcome == 0.25
+    with pytest.raises(TraceError, match=r"it is stored for steps \[1, 2\]"):
+        reader.episode("a", step=9)
+
+
+def _edit(folder: Path, **changes: object) -> None:
+    for name in ("episodes.jsonl", "index.jsonl"):
+        lines = [json.loads(line) for line in (folder / name).read_text().splitlines()]
+        (folder / name).write_text("".join(json.dumps({**line, **changes}) + "\n" for line in lines))
+    (folder / "index.jsonl").unlink()
+
+
+def test_unknown_fields_are_ignored_within_a_major_version(tmp_path: Path) -> None:
+    TraceWriter(tmp_path).write(0, [Group((sample("a"),))], None, byte_ids)
+    _edit(tmp_path, schema_version="1.9", weather="mild")
+    assert_same(TraceReader(tmp_path).episode("a").trajectory, sample("a"))
+
+
+def test_a_newer_major_version_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    TraceWriter(tmp_path).write(0, [Group((sample("a"),))], None, byte_ids)
+    _edit(tmp_path, schema_version="2.0")
+    with pytest.raises(TraceError, match=r"has schema_version 2\.0, but this Accredit reads up to 1\.x: upgrade"):
+        TraceReader(tmp_path).index()
+
+
+def test_no_line_points_to_a_file_that_is_not_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("pyarrow.parquet.write_table", fail)
+    with pytest.raises(OSError, match="disk full"):
+        TraceWriter(tmp_path).write(0, [Group((sample("a"),))], None, byte_ids)
+    assert not list(tmp_path.iterdir())
+
+
+def test_episodes_need_ids_of_their_own(tmp_path: Path) -> None:
+    writer = TraceWriter(tmp_path)
+    with pytest.raises(TraceError, match="has no episode_id"):
+        writer.write(0, [Group((sample(""),))], None, byte_ids)
+    with pytest.raises(TraceError, match="written twice in step 0"):
+        writer.write(0, [Group((sample("a"), sample("a")))], None, byte_ids)
+    writer.write(0, [Group((sample("a"),))], None, byte_ids)
+    with pytest.raises(TraceError, match="written twice in step 0"):
+        writer.write(0, [Group((sample("a"),))], None, byte_ids, split="heldout")
+    writer.write(1, [Group((sample("a"),))], None, byte_ids)
+
+
+def test_credits_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    one, longer = sample("a"), sample("b", turns=4)
+    writer = TraceWriter(tmp_path)
+    with pytest.raises(TraceError, match="pass one Credit an episode"):
+        writer.write(0, [Group((one, longer))], [[credit_of(one, "outcome")]], byte_ids)
+    with pytest.raises(TraceError, match="pass the credit of this trajectory"):
+        writer.write(0, [Group((one,))], [[credit_of(longer, "outcome")]], byte_ids)
+    with pytest.raises(TraceError, match="return one a token"):
+        writer.write(0, [Group((one,))], None, lambda _: [b"x"])
+
+
+def test_unknown_episodes_get_the_nearest_names(tmp_path: Path) -> None:
+    TraceWriter(tmp_path).write(0, [Group((sample("shop-12"),))], None, byte_ids)
+    with pytest.raises(TraceError, match="nearest: shop-12"):
+        TraceReader(tmp_path).episode("shop-13")
+
+
+def test_open_run_takes_the_run_or_its_traces_and_names_runs_below(tmp_path: Path) -> None:
+    run = tmp_path / "first"
+    TraceWriter(run / "traces").write(0, [Group((sample("a"),))], None, byte_ids)
+    assert len(open_run(run).index()) == len(open_run(run / "traces").index()) == 1
+    with pytest.raises(TraceError, match=r"did you mean one of .*first"):
+        open_run(tmp_path)
+    with pytest.raises(TraceError, match="there is no run at"):
+        open_run(tmp_path / "absent")
+
+
+def test_the_files_open_in_pandas_json_and_duckdb_without_this_package(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    pair = [sample("a"), sample("b")]
+    credits = [[credit_of(pair[0], "outcome"), credit_of(pair[1], "outcome", "luck")]]
+    TraceWriter(tmp_path).write(7, [Group(tuple(pair))], credits, byte_ids)
+    frame = pandas.read_parquet(tmp_path / "tokens-00000007.parquet")
+    assert list(frame.columns[:9]) == [
+        "episode_id", "position", "token_id", "logprob", "kind", "turn", "token", "credit", "advantage"
+    ]  # fmt: skip
+    assert {"credit:outcome", "credit:luck", "advantage:outcome"} <= set(frame.columns)
+    mine = frame[frame.episode_id == "a"]
+    assert mine["credit:luck"].isna().all()
+    assert b"".join(mine.token).startswith(b"find the price")
+    assert mine.loc[mine.kind != "decision", "logprob"].isna().all()
+    assert len(pandas.read_json(tmp_path / "index.jsonl", lines=True)) == 2
+    assert [json.loads(line)["step"] for line in (tmp_path / "episodes.jsonl").read_text().splitlines()] == [7, 7]
+    duckdb = pytest.importorskip("duckdb")
+    counted = duckdb.sql(f"select count(*), sum(credit) from '{tmp_path}/tokens-00000007.parquet'").fetchone()
+    assert counted is not None and counted[0] == len(frame)
+    assert counted[1] == pytest.approx(frame.credit.sum())
+
+
+def test_the_credit_room_does_not_import_pyarrow() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, accredit.credit; sys.exit('pyarrow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
