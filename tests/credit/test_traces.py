@@ -260,9 +260,10 @@ def test_the_files_open_in_pandas_json_and_duckdb_without_this_package(tmp_path:
     assert len(pandas.read_json(tmp_path / "index.jsonl", lines=True)) == 2
     assert [json.loads(line)["step"] for line in (tmp_path / "episodes.jsonl").read_text().splitlines()] == [7, 7]
     duckdb = pytest.importorskip("duckdb")
-    counted = duckdb.sql(f"select count(*), sum(credit) from '{tmp_path}/tokens-00000007.parquet'").fetchone()
-    assert counted is not None and counted[0] == len(frame)
-    assert counted[1] == pytest.approx(frame.credit.sum())
+    query = f"select count(*), sum(credit) from '{tmp_path}/tokens-00000007.parquet'"
+    ((count, credit_sum),) = duckdb.connect().execute(query).fetchall()
+    assert count == len(frame)
+    assert credit_sum == pytest.approx(frame.credit.sum())
 
 
 def test_the_credit_room_does_not_import_pyarrow() -> None:
