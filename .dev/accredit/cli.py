@@ -1,0 +1,1 @@
+../../front/cli.py
