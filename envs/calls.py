@@ -1,70 +1,30 @@
 """Calls in a message: where they are, what they ask, and what is wrong with them.
 
 Pure text in, half-open character ranges out. Bad text of a model never raises: a broken call becomes a `ParsedCall`
-with a fault and its neighbours stay as they are. This module runs no tool and knows no schema.
+with a fault and its neighbours stay as they are. This module runs no tool and knows no schema; a new format is a
+function from text to `ParsedMessage`, added to `CALL_FORMATS` by name.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from difflib import get_close_matches
-from typing import Any
 
-from accredit.credit import CallStatus
-
+from . import hermes
 from .errors import ParseError
+from .jsonspans import narrow, string_offsets
+from .parsed import CallFault, CharRange, ParsedCall, ParsedMessage
 
-__all__ = ["CALL_FORMATS", "CallFault", "CharRange", "ParsedCall", "ParsedMessage", "parse_calls"]
+__all__ = [
+    "CALL_FORMATS",
+    "CallFault",
+    "CharRange",
+    "ParsedCall",
+    "ParsedMessage",
+    "narrow",
+    "parse_calls",
+    "string_offsets",
+]
 
-CharRange = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class CallFault:
-    """What is wrong with a call before it runs, and the characters [start, end) to charge for it."""
-
-    status: CallStatus
-    message: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedCall:
-    """One call of a message; all ranges are characters of the message.
-
-    Attributes:
-        start, end: the call with its markers.
-        id: unique in the message ("call_0", "call_1", ...).
-        name: the tool asked for, "" if unreadable.
-        name_range: the name's value with its quotes, None if unreadable.
-        arguments: None if unreadable; a call without arguments has {}.
-        argument_ranges: range of each value by JSON path ("$.item", "$.lines[0].qty"); strings include their quotes.
-        fault: None if the call may run.
-        repairs: what had to be read generously ("duplicate_key $.item"); empty for a call that is right as it stands.
-
-    """
-
-    start: int
-    end: int
-    id: str
-    name: str
-    name_range: CharRange | None
-    arguments: dict[str, Any] | None
-    argument_ranges: Mapping[str, CharRange] = field(default_factory=dict)
-    fault: CallFault | None = None
-    repairs: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedMessage:
-    """A message and its calls in order. `content` is the text outside the calls, stripped."""
-
-    text: str
-    content: str
-    calls: tuple[ParsedCall, ...]
-
-
-CALL_FORMATS: dict[str, Callable[[str], ParsedMessage]] = {}
+CALL_FORMATS: dict[str, Callable[[str], ParsedMessage]] = {"hermes": hermes.parse}
 """Parsers by name. A parser takes any text and never raises for it."""
 
 
