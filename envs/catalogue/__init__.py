@@ -1,1 +1,12 @@
-"""Procedurally generated environments with exact checkers and scripted experts."""
+"""Procedurally generated environments with exact checkers and scripted experts.
+
+Registered by name; an environment's own module is imported when it is made.
+"""
+
+from accredit.envs.registry import register
+
+register(
+    "Shop-v0",
+    "accredit.envs.catalogue.shop:Shop",
+    "Serve customers of a small shop by its rules, over a database (levels easy, medium, hard).",
+)
