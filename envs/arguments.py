@@ -71,15 +71,19 @@ class Signature:
 
         """
         given = json.loads(json.dumps(arguments)) if arguments else {}
-        for _ in range(2):
+        try:
             try:
-                checked = self._model.model_validate_json(json.dumps(given), strict=True)
-                return {name: getattr(checked, field) for name, field in self._names.items()}
+                checked = self._check(given)
             except ValidationError as error:
-                faults = error.errors(include_url=False)
-                if not _read_whole_floats(given, faults):
-                    raise self._fault(given, faults) from None
-        raise self._fault(given, faults)
+                if not _read_whole_floats(given, error.errors(include_url=False)):
+                    raise
+                checked = self._check(given)
+        except ValidationError as error:
+            raise self._fault(given, error.errors(include_url=False)) from None
+        return {name: getattr(checked, field) for name, field in self._names.items()}
+
+    def _check(self, given: Any) -> BaseModel:
+        return self._model.model_validate_json(json.dumps(given), strict=True)
 
     def _fault(self, given: Any, faults: Sequence[ErrorDetails]) -> ArgumentFault:
         said: dict[str, list[str]] = {}
@@ -147,8 +151,8 @@ def _check_type(tool: str, name: str, hint: Any, default: Any) -> None:
     except (PydanticUserError, SchemaError, TypeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise EnvError(
-            f"tool {tool}, parameter '{name}': {hint!r} has no JSON schema ({reason}): use text, numbers, booleans, lists, "
-            "mappings, Literal, Enum, dataclasses or pydantic models"
+            f"tool {tool}, parameter '{name}': {hint!r} has no JSON schema ({reason}): use text, numbers, booleans, "
+            "lists, mappings, Literal, Enum, dataclasses or pydantic models"
         ) from error
 
 
@@ -193,7 +197,7 @@ def _read_whole_floats(given: Any, faults: Sequence[ErrorDetails]) -> bool:
 
 
 def _steps(given: Any, location: Sequence[int | str]) -> list[int | str]:
-    """Return the steps of pydantic's location that exist in `given`; the rest are names of types, or of what is missing."""
+    """Return the steps of pydantic's location that exist in `given`; the others name types, or what is missing."""
     steps: list[int | str] = []
     for step in location:
         if isinstance(given, dict) and isinstance(step, str) and step in given:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import gymnasium
 import numpy as np
@@ -54,15 +54,16 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
         own_splits: True if `tasks` or `draw_task` look at `self.split` themselves.
         option_names: names of further options of `reset`, which the hooks read in `self.options`.
 
-    What an episode has: `task`, `state`, `rng`, `answer`, `finished` (a tool may set it), `turn` (turns taken), `split`,
-    `level`, `options`, `last_results`, `last_turn`, `stop` and `outcome` (None until the end, and None when unscored).
+    What an episode has: `task`, `state`, `rng`, `answer`, `finished` (a tool may set it), `turn` (turns taken),
+    `split`, `level`, `options`, `last_results`, `last_turn`, `stop`, and `outcome` (None until the end, and None when
+    unscored).
     """
 
     system: str = ""
     max_turns: int = 8
     max_calls: int | None = None
     charge: float = 0.1
-    charges: Mapping[str, float] = {}  # noqa: RUF012
+    charges: Mapping[str, float] = {}
     repair_charge: float = 0.0
     call_format: str = "hermes"
     levels: tuple[str, ...] = ()
@@ -88,6 +89,10 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
     started_at: float
     tools: dict[str, Tool]
 
+    _started: bool
+    _loop: LoopThread | None
+    _left: list[tuple[str, threading.Thread]]
+    _lists: dict[str, Split]
     _class_tools: ClassVar[dict[str, Tool]] = {}
     _unread: ClassVar[NameError | None] = None
     _RUNTIME: ClassVar[tuple[str, ...]] = ("_loop", "_left", "spec", "tools", "_lists")
@@ -96,11 +101,11 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
         super().__init_subclass__(**kwargs)
         hook = vars(cls).get("task")
         if callable(hook):
-            cls.draw_task = hook
-            del cls.task
+            type.__setattr__(cls, "draw_task", hook)
+            type.__delattr__(cls, "task")
         cls._read_tools()
 
-    def __new__(cls, *_args: Any, **_kwargs: Any) -> "ToolEnv":
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
         """Make an instance that is whole even if a subclass's `__init__` forgets to call ours."""
         if cls._unread is not None:
             cls._read_tools(final=True)
@@ -113,9 +118,7 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
         self.state, self.options, self.answer, self.finished = None, {}, "", False
         self.last_results, self.last_turn, self.stop, self.outcome = [], None, None, None
         self._started = False
-        self._loop: LoopThread | None = None
-        self._left: list[tuple[str, threading.Thread]] = []
-        self._lists: dict[str, Split] = {}
+        self._loop, self._left, self._lists = None, [], {}
         return self
 
     def __init__(
@@ -200,7 +203,7 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
                 and the names in `option_names`.
 
         Returns:
-            The first messages, and info: task_id, split, level, and split_shared where the list was too short to divide.
+            The first messages, and info: task_id, split, level, and split_shared (the list was too short to divide).
 
         Raises:
             EnvError: an option is unknown, a hook failed, or a timed-out tool still runs in this instance.
@@ -258,7 +261,7 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
         ended = stop is not None
         return messages, self.outcome or 0.0, stop is StopReason.DONE, ended and stop is not StopReason.DONE, info
 
-    def fork(self, seed: int | None = None) -> "ToolEnv":
+    def fork(self, seed: int | None = None) -> Self:
         """Return an independent copy of this episode at this turn border.
 
         Args:
@@ -424,8 +427,9 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
             if self.own_splits or is_heldout(task) == (self.split == "heldout"):
                 return task
         raise EnvError(
-            f"{type(self).__name__}.draw_task() gave no task of the {self.split} split in {MAX_DRAWS} draws: one task in five "
-            "is held out by a hash of its id or content; draw from more tasks, or set own_splits and look at self.split"
+            f"{type(self).__name__}.draw_task() gave no task of the {self.split} split in {MAX_DRAWS} draws: one task "
+            "in five is held out by a hash of its id or content; draw from more tasks, or set own_splits and read "
+            "self.split"
         )
 
     def _list(self) -> Split:
@@ -501,8 +505,8 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
     def _refuse_left_behind(self, what: str) -> None:
         if self.left_behind:
             raise EnvError(
-                f"{type(self).__name__}.{what}(): {', '.join(self.left_behind)} ran past its time and still runs in a thread "
-                "that cannot be stopped: make a new instance"
+                f"{type(self).__name__}.{what}(): {', '.join(self.left_behind)} ran past its time and still runs in a "
+                "thread that cannot be stopped: make a new instance"
             )
 
 

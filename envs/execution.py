@@ -1,7 +1,7 @@
 """Runs work with a hard time limit: sync work in a thread of its own, async work on a private event loop.
 
-Nothing here knows of tools, charges or text. A thread cannot be killed: work that ran past its limit is left behind in a
-daemon thread, and the outcome says so, so that the caller can keep others away from whatever that work may still touch.
+Nothing here knows of tools, charges or text. A thread cannot be killed: work that ran past its limit is left behind in
+a daemon thread, and the outcome says so: the caller can keep others away from what that work may still touch.
 """
 
 import asyncio

@@ -28,7 +28,7 @@ def fork_of(env: Env, shared: Iterable[str]) -> Env:
             vars(clone)[name] = value if name in kept else copy.deepcopy(value, memo)
         except Exception as error:
             raise EnvError(
-                f"{type(env).__name__}.fork() cannot copy self.{name} ({type(value).__qualname__}: {error}): keep plain data "
-                f"in self.state, name '{name}' in `shared` if it is only read, or override fork()"
+                f"{type(env).__name__}.fork() cannot copy self.{name} ({type(value).__qualname__}: {error}): keep "
+                f"plain data in self.state, name '{name}' in `shared` if it is only read, or override fork()"
             ) from error
     return clone

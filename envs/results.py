@@ -83,8 +83,8 @@ def result_text(value: Any, returns_nothing: bool = False) -> str:
         return json.dumps(to_jsonable_python(value), ensure_ascii=False)
     except (PydanticSerializationError, ValueError, TypeError, RecursionError) as error:
         raise EnvError(
-            f"a {type(value).__qualname__} is neither text nor JSON: return text, numbers, lists, mappings, dataclasses "
-            f"or pydantic models ({str(error).splitlines()[0]})"
+            f"a {type(value).__qualname__} is neither text nor JSON: return text, numbers, lists, mappings, "
+            f"dataclasses or pydantic models ({str(error).splitlines()[0]})"
         ) from error
 
 

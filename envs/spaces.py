@@ -3,7 +3,7 @@
 A `gymnasium.spaces.Text` needs an alphabet and a length; a model's message has neither.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import gymnasium
@@ -13,10 +13,7 @@ from .messages import Message
 
 __all__ = ["MessageSpace", "MessagesSpace"]
 
-_PIECES = (
-    "price", " ", "apple", "6.0", "\n", '"', "\\", "{", "}", "<tool_call>", "</tool_call>", '{"name": "price"', "é", "日本",
-    "🙂", "<|im_end|>", "\t", "0", "-", "'",
-)  # fmt: skip
+_PIECES = (*"{}\"\\\n\t'0-é日🙂", " ", "apple", "6.0", "<tool_call>", "</tool_call>", '{"name": "price"', "<|im_end|>")
 _ROLES = ("system", "user", "assistant", "tool")
 
 
@@ -44,7 +41,7 @@ class MessageSpace(gymnasium.Space[str]):
         """Whether `x` is a text of allowed length."""
         return isinstance(x, str) and (self.max_length is None or len(x) <= self.max_length)
 
-    def to_jsonable(self, sample_n: Sequence[str]) -> list[Any]:
+    def to_jsonable(self, sample_n: Iterable[str]) -> list[Any]:
         """Return the samples as they are: text is JSON."""
         return list(sample_n)
 
@@ -95,7 +92,7 @@ class MessagesSpace(gymnasium.Space[tuple[Message, ...]]):
         """Whether `x` is a tuple of messages with texts in them."""
         return isinstance(x, tuple) and all(isinstance(m, Message) and isinstance(m.content, str) for m in x)
 
-    def to_jsonable(self, sample_n: Sequence[tuple[Message, ...]]) -> list[Any]:
+    def to_jsonable(self, sample_n: Iterable[tuple[Message, ...]]) -> list[Any]:
         """Return each sample as a list of objects."""
         names = ("role", "content", "name", "call_id")
         return [[{name: getattr(message, name) for name in names} for message in sample] for sample in sample_n]
