@@ -1,0 +1,216 @@
+"""Rollouts: many episodes at once, each a coroutine; environments run on threads, decisions in batches.
+
+A failed episode is data: it comes back as a trajectory with a stop reason and an error, and never ends the rollout. An
+engine that fails is a broken invariant and raises. Seeds belong to the episode, so the order of completion changes
+nothing.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from accredit.credit import Recorder, StopReason, Trajectory
+from accredit.envs import EnvError, InfrastructureError, RecordCredit, ToolEnv
+from accredit.envs.rendering import Renderer
+from accredit.sandboxes.errors import SandboxError
+
+from .batching import Batcher
+from .policy import Policy, Request
+
+__all__ = ["Episode", "Limits", "live", "rollout", "seeds_of"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When an episode is cut. A cut episode is scored as the environment stands."""
+
+    decision_tokens: int = 256
+    episode_tokens: int = 8192
+    turns: int | None = None
+    calls: int | None = None
+    seconds: float = 600.0
+    """Wall clock, checked between turns; a single tool has its own timeout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """What to live: the task's seed, and the seeds of the environment's luck and of the sampler.
+
+    Members of a group share `seed` and `options` and so the task; `luck` and `sampler` are their own.
+    """
+
+    id: str
+    group: str
+    seed: int
+    luck: int
+    sampler: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def seeds_of(run_seed: int, *place: int) -> int:
+    """Return a 63-bit seed for a place in a run, such as (step, group, member)."""
+    return int(np.random.SeedSequence([run_seed, *place]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def live(
+    episodes: Sequence[Episode],
+    policy: Policy,
+    make_env: Callable[[], ToolEnv],
+    renderer: Renderer,
+    limits: Limits | None = None,
+    *,
+    temperature: float = 1.0,
+    workers: int = 8,
+    on_done: Callable[[Trajectory], None] | None = None,
+) -> list[Trajectory]:
+    """Run `rollout` from ordinary code and return the trajectories in the order of `episodes`."""
+    return asyncio.run(
+        rollout(episodes, policy, make_env, renderer, limits, temperature=temperature, workers=workers, on_done=on_done)
+    )
+
+
+async def rollout(
+    episodes: Sequence[Episode],
+    policy: Policy,
+    make_env: Callable[[], ToolEnv],
+    renderer: Renderer,
+    limits: Limits | None = None,
+    *,
+    temperature: float = 1.0,
+    workers: int = 8,
+    on_done: Callable[[Trajectory], None] | None = None,
+) -> list[Trajectory]:
+    """Live every episode and return the trajectories in the order of `episodes`.
+
+    Args:
+        episodes: what to live; ids must differ.
+        policy: samples the decisions.
+        make_env: makes a fresh environment; called once an episode.
+        renderer: turns messages into tokens.
+        limits: when an episode is cut.
+        temperature: of the sampling; log-probabilities are the policy's at 1 whatever it is.
+        workers: threads that step environments.
+        on_done: called with each trajectory as it ends.
+
+    """
+    if len({episode.id for episode in episodes}) != len(episodes):
+        raise ValueError("episode ids must differ: an engine keeps its cache by id")
+    batcher = Batcher(policy, len(episodes))
+    with ThreadPoolExecutor(workers, thread_name_prefix="accredit-env") as pool:
+        lives = [
+            _Life(order, episode, policy, batcher, renderer, limits or Limits(), temperature, pool)
+            for order, episode in enumerate(episodes)
+        ]
+        tasks = [asyncio.create_task(life.run(make_env)) for life in lives]
+        try:
+            for task in asyncio.as_completed(tasks):
+                trajectory = await task
+                if on_done:
+                    on_done(trajectory)
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            raise
+        return [task.result() for task in tasks]
+
+
+class _Life:
+    """One episode being lived."""
+
+    def __init__(
+        self,
+        order: int,
+        episode: Episode,
+        policy: Policy,
+        batcher: Batcher,
+        renderer: Renderer,
+        limits: Limits,
+        temperature: float,
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        self._order, self._episode, self._policy, self._batcher = order, episode, policy, batcher
+        self._renderer, self._limits, self._temperature, self._pool = renderer, limits, temperature, pool
+
+    async def run(self, make_env: Callable[[], ToolEnv]) -> Trajectory:
+        started = time.monotonic()
+        recorded: RecordCredit | None = None
+        try:
+            try:
+                recorded = RecordCredit(await self._off(make_env), self._renderer)
+                await self._off(
+                    recorded.reset,
+                    seed=self._episode.seed,
+                    options={**self._episode.options, "luck": self._episode.luck},
+                    episode_id=self._episode.id,
+                    group=self._episode.group,
+                    seeds={"sampler": self._episode.sampler},
+                )
+            except Exception as error:
+                return self._not_started(error)
+            return await self._turns(recorded, started)
+        finally:
+            self._batcher.leave()
+            self._policy.forget(self._episode.id)
+            if recorded is not None:
+                await self._off(recorded.close)
+
+    async def _turns(self, recorded: RecordCredit, started: float) -> Trajectory:
+        env, limits = recorded.tool_env, self._limits
+        while recorded.trajectory is None:
+            ids = recorded.context
+            room = min(limits.decision_tokens, limits.episode_tokens - len(ids))
+            reason = self._cut(env, room, time.monotonic() - started)
+            if reason is not None:
+                return await self._off(recorded.finish, reason)
+            request = Request(
+                self._episode.id,
+                ids,
+                env.turn,
+                self._episode.sampler,
+                room,
+                self._renderer.stop_ids,
+                self._temperature,
+                env,
+            )
+            decision = await self._batcher.sample(self._order, request)
+            try:
+                await self._off(recorded.step, decision)
+            except EnvError as error:
+                _log.warning("episode %s failed in turn %d: %s", self._episode.id, env.turn, error)
+        return recorded.trajectory
+
+    def _cut(self, env: ToolEnv, room: int, seconds: float) -> StopReason | None:
+        if room < 1:
+            return StopReason.TOKEN_LIMIT
+        if self._limits.turns is not None and env.turn >= self._limits.turns:
+            return StopReason.TURN_LIMIT
+        if self._limits.calls is not None and env.calls >= self._limits.calls:
+            return StopReason.CALL_LIMIT
+        return StopReason.TIME_LIMIT if seconds > self._limits.seconds else None
+
+    def _not_started(self, error: Exception) -> Trajectory:
+        _log.warning("episode %s could not start: %s", self._episode.id, error)
+        lost = isinstance(error, InfrastructureError | SandboxError)
+        empty = Recorder(
+            episode_id=self._episode.id,
+            group=self._episode.group,
+            seeds={
+                "environment": self._episode.seed,
+                "luck": self._episode.luck,
+                "sampler": self._episode.sampler,
+            },
+        )
+        stop = StopReason.INFRASTRUCTURE if lost else StopReason.ENVIRONMENT_ERROR
+        return empty.finish(None, stop, f"{type(error).__name__}: {error}")
+
+    async def _off(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: work(*args, **kwargs))

@@ -1,0 +1,207 @@
+"""Make the base policy that ships with the package: tokenizer, weights, log and evaluation. Seeded.
+
+    python examples/base_policy/make.py --out agents/base
+
+It imitates scripted traces of the catalogue's environments and of random schemas (`schemas.py`). The clerk it learns
+the shop from is sloppy: his calls are valid and his values copied right, but he lets each rule go now and then. So the
+policy knows the forms, and what reinforcement learning has to teach it are the rules. Tasks of the held-out split are
+never seen.
+"""
+
+import argparse
+import copy
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from schemas import Conversation, conversation
+from transformers import LlamaConfig, LlamaForCausalLM
+from vocabulary import train_tokenizer
+
+from accredit.agents.models import LoadedModel, save_model
+from accredit.agents.rollout import Episode, Limits, live, seeds_of
+from accredit.agents.scripted import ScriptedPolicy, expert
+from accredit.agents.transformers import TransformersPolicy
+from accredit.credit import Recorder, SpanKind, StopReason, Trajectory
+from accredit.envs import ToolEnv, load_env
+from accredit.envs.chatml import ChatMLRenderer
+from accredit.trainer.batch import Row, rows_of
+from accredit.trainer.evaluation import summarise
+from accredit.trainer.sft import imitate
+
+SOURCES: tuple[tuple[str, dict[str, Any], int], ...] = (
+    ("Shop-v0", {"level": "easy"}, 3000),
+    ("Arithmetic-v0", {}, 1500),
+    ("PythonMath-v0", {}, 1500),
+)
+"""Environment, options and number of traces."""
+
+SCHEMAS = 9000
+
+
+def main() -> None:
+    """Run the whole recipe."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("agents/base"), help="folder of the policy")
+    parser.add_argument("--log", type=Path, default=Path("examples/base_policy/log.jsonl"), help="where to log")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=1200, help="optimizer steps")
+    parser.add_argument("--batch", type=int, default=48, help="sequences a step")
+    parser.add_argument("--lr", type=float, default=2e-3, help="peak learning rate")
+    parser.add_argument("--error-rate", type=float, default=0.3, help="how often the clerk lets a rule go")
+    parser.add_argument("--vocab", type=int, default=1024, help="size of the vocabulary")
+    parser.add_argument("--width", type=int, default=128, help="hidden size")
+    parser.add_argument("--layers", type=int, default=4, help="layers")
+    parser.add_argument("--save-every", type=int, default=200, help="steps between evaluations")
+    args = parser.parse_args()
+
+    torch.manual_seed(args.seed)
+    started = time.monotonic()
+    log = args.log.open("w", encoding="utf-8")
+
+    def note(**facts: Any) -> None:
+        line = json.dumps({"seconds": round(time.monotonic() - started, 1), **facts})
+        print(line, flush=True)
+        log.write(line + "\n")
+        log.flush()
+
+    note(arguments={k: str(v) if isinstance(v, Path) else v for k, v in vars(args).items()})
+    tokenizer = train_tokenizer(_texts(args.seed), args.vocab)
+    renderer = ChatMLRenderer(tokenizer, tools_format="signature")
+    shop = _trajectories(renderer, args.seed, args.error_rate, note)
+    schemas = [_record(conversation(seeds_of(args.seed, 6, index)), renderer) for index in range(SCHEMAS)]
+    pools = [_rows(shop), _rows(schemas)]
+    note(vocabulary=len(tokenizer), rows=[len(pool) for pool in pools], tokens=[_mean_length(pool) for pool in pools])
+
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=args.width,
+            intermediate_size=3 * args.width,
+            num_hidden_layers=args.layers,
+            num_attention_heads=4,
+            num_key_value_heads=4,
+            max_position_embeddings=4096,
+            tie_word_embeddings=True,
+            pad_token_id=tokenizer.pad_token_id,
+            bos_token_id=None,
+            eos_token_id=tokenizer.eos_token_id,
+        )
+    )
+    note(parameters=sum(weight.numel() for weight in model.parameters()))
+    loaded = LoadedModel(model, tokenizer, renderer)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, betas=(0.9, 0.98), weight_decay=0.01)
+    for step in range(args.steps):
+        draw = random.Random(seeds_of(args.seed, 7, step))
+        half = args.batch // 2
+        rows = [*draw.sample(pools[0], half), *draw.sample(pools[1], args.batch - half)]
+        lr = args.lr * min(1.0, (step + 1) / 50) * (1 - 0.95 * step / args.steps)
+        facts = imitate(model, optimizer, rows, lr, 1.0, 16_384)
+        if (step + 1) % 20 == 0:
+            note(step=step + 1, nll_nats=round(facts["loss/nll_nats"], 4), lr=round(lr, 6))
+        if (step + 1) % args.save_every == 0 or step + 1 == args.steps:
+            note(step=step + 1, heldout=_evaluate(loaded, 100 if step + 1 < args.steps else 400))
+            _save(loaded, args.out)
+    log.close()
+
+
+def _texts(seed: int) -> Iterator[str]:
+    """Yield the words that the tokenizer should know: conversations, prompts and the texts of the environments."""
+    for index in range(6000):
+        sample = conversation(seeds_of(seed, 8, index))
+        yield "\n".join(message.content for message in sample.messages)
+        yield "\n".join(f"{tool.name} {tool.description} {json.dumps(dict(tool.parameters))}" for tool in sample.tools)
+        for said, answers in sample.turns:
+            yield said
+            yield from (answer.content for answer in answers)
+    for name, options, _ in SOURCES:
+        env = load_env(name)
+        for index in range(400):
+            messages, _ = env.reset(seed=seeds_of(seed, 9, index), options={**options, "split": "train"})
+            yield "\n".join(message.content for message in messages)
+            yield "\n".join(f"{tool.name}({', '.join(tool.parameters['properties'])}): {tool.description}" for tool in env.schemas)
+            for said in env.expert():
+                yield said
+                new, _, ended, cut, _ = env.step(said)
+                yield from (message.content for message in new)
+                if ended or cut:
+                    break
+        env.close()
+
+
+def _trajectories(
+    renderer: ChatMLRenderer, seed: int, error_rate: float, note: Callable[..., None]
+) -> list[Trajectory]:
+    kept: list[Trajectory] = []
+    for source, (name, options, count) in enumerate(SOURCES):
+
+        def script(env: ToolEnv) -> Iterator[str]:
+            sloppy = getattr(env, "sloppy", None)
+            if sloppy is None:
+                return expert(env)
+            return sloppy(np.random.default_rng(int(env.rng.integers(2**62))), error_rate)
+
+        seeds = [seeds_of(seed, 10, source, index) for index in range(count)]
+        episodes = [Episode(f"{name}-{i}", "", s, s, s, {**options, "split": "train"}) for i, s in enumerate(seeds)]
+        lived = live(episodes, ScriptedPolicy(renderer, script), partial(load_env, name), renderer, Limits())
+        clean = [t for t in lived if t.reward is not None and not t.charges]
+        note(env=name, traces=len(clean), success=round(float(np.mean([t.reward or 0 for t in clean])), 3))
+        kept += clean
+    return kept
+
+
+def _record(sample: Conversation, renderer: ChatMLRenderer) -> Trajectory:
+    write = {SpanKind.PROMPT: Recorder.prompt, SpanKind.FEEDBACK: Recorder.feedback, SpanKind.SCAFFOLD: Recorder.scaffold}
+    recorder = Recorder()
+    for kind, ids in renderer.prompt(sample.messages, sample.tools):
+        write[kind](recorder, ids)
+    for said, answers in sample.turns:
+        ids = renderer.encode(said)
+        recorder.decision(ids, np.zeros(len(ids)))
+        if answers:
+            for kind, ids in renderer.feedback(answers, closed=True):
+                write[kind](recorder, ids)
+    return recorder.finish(None, StopReason.DONE)
+
+
+def _rows(trajectories: list[Trajectory]) -> list[Row]:
+    return rows_of(trajectories, [t.credit_mask.astype(np.float64) for t in trajectories])
+
+
+def _mean_length(rows: list[Row]) -> int:
+    return int(np.mean([len(row.token_ids_T) for row in rows]))
+
+
+def _evaluate(loaded: LoadedModel, episodes: int) -> dict[str, Any]:
+    """Return held-out success of each source with its 95 % interval, sampled at temperature 1."""
+    policy = TransformersPolicy(loaded.model)
+    found = {}
+    for name, options, _ in SOURCES:
+        seeds = [seeds_of(7_919, index) for index in range(episodes)]
+        waiting = [
+            Episode(f"e{i}", "", s, seeds_of(s, 1), seeds_of(s, 2), {**options, "split": "heldout"})
+            for i, s in enumerate(seeds)
+        ]
+        lived = live(waiting, policy, partial(load_env, name), loaded.renderer, Limits(64, 1024))
+        result = summarise(lived)
+        found[name] = {
+            "success": round(result.success, 3),
+            "interval": [round(result.success_low, 3), round(result.success_high, 3)],
+            "charges": round(result.charges, 3),
+        }
+    return found
+
+
+def _save(loaded: LoadedModel, out: Path) -> None:
+    """Save in half precision; training goes on in single."""
+    save_model(loaded._replace(model=copy.deepcopy(loaded.model).to(torch.float16)), out)
+
+
+if __name__ == "__main__":
+    main()

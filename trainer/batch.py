@@ -1,0 +1,175 @@
+"""From trajectories with advantages to padded batches of decision tokens.
+
+A row is one segment of a trajectory. Only decision tokens become targets, so nothing the environment wrote can be
+trained. Weights are fixed over the whole step before it is split, so the split into micro-batches changes no result.
+
+Dimensions: R rows, T padded tokens of a row, N decision tokens of a batch.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from accredit.credit import Trajectory
+from accredit.sandboxes.errors import AccreditError
+
+__all__ = ["Batch", "Row", "collate", "micro_batches", "rows_of", "weigh"]
+
+
+class BatchError(AccreditError, ValueError):
+    """Trajectories cannot be made into a batch."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """One segment, ready to be scored. `targets_N` are positions in the row, each at least 1.
+
+    `owner` numbers the trajectory within the step; `weight_N` and `kl_weight_N` are filled by `weigh`.
+    """
+
+    token_ids_T: NDArray[np.int32]
+    targets_N: NDArray[np.int64]
+    logprobs_N: NDArray[np.float32]
+    advantages_N: NDArray[np.float32]
+    owner: int
+    weight_N: NDArray[np.float32]
+    kl_weight_N: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Rows padded on the right. `row_N` and `target_N` say where each decision token lies."""
+
+    token_ids_RT: Tensor
+    row_N: Tensor
+    target_N: Tensor
+    logprobs_N: Tensor
+    advantages_N: Tensor
+    weight_N: Tensor
+    kl_weight_N: Tensor
+
+    @property
+    def labels_N(self) -> Tensor:
+        """The ids of the decision tokens."""
+        return self.token_ids_RT[self.row_N, self.target_N]
+
+
+def rows_of(trajectories: Sequence[Trajectory], advantages: Sequence[NDArray[np.float64]]) -> list[Row]:
+    """Cut trajectories into rows, one a segment that holds decision tokens.
+
+    Args:
+        trajectories: what was lived.
+        advantages: float [T] a trajectory; what lies off the decision tokens must be 0.
+
+    Raises:
+        BatchError: an advantage column has another length, is not finite, or is not 0 on a token that the policy did
+            not decide.
+
+    """
+    rows: list[Row] = []
+    for owner, (trajectory, advantage_T) in enumerate(zip(trajectories, advantages, strict=True)):
+        where = f"episode {trajectory.episode_id or owner}"
+        mask_T = trajectory.credit_mask
+        if advantage_T.shape != mask_T.shape:
+            raise BatchError(f"{where}: advantage has shape {advantage_T.shape}, expected {mask_T.shape}")
+        if not bool(np.isfinite(advantage_T).all()):
+            raise BatchError(f"{where}: advantage of token {int(np.argmin(np.isfinite(advantage_T)))} is not finite")
+        if bool(np.any(advantage_T[~mask_T] != 0)):
+            at = int(np.argmax((advantage_T != 0) & ~mask_T))
+            raise BatchError(f"{where}: token {at} was not decided by the policy but has advantage {advantage_T[at]:g}")
+        ends = [segment.start for segment in trajectory.segments[1:]] + [len(trajectory)]
+        for segment, end in zip(trajectory.segments, ends, strict=True):
+            targets_N = np.flatnonzero(mask_T[segment.start : end])
+            if not targets_N.size:
+                continue
+            if targets_N[0] == 0:
+                raise BatchError(f"{where}: token {segment.start} was decided with nothing before it: add a prompt")
+            at_N = targets_N + segment.start
+            none_N = np.zeros(targets_N.size, dtype=np.float32)
+            rows.append(
+                Row(
+                    trajectory.token_ids[segment.start : int(at_N[-1]) + 1],
+                    targets_N,
+                    trajectory.logprobs[at_N],
+                    advantage_T[at_N].astype(np.float32),
+                    owner,
+                    none_N,
+                    none_N,
+                )
+            )
+    return rows
+
+
+def weigh(rows: Sequence[Row], aggregation: str, constant_tokens: int = 256, keep_silent: bool = False) -> list[Row]:
+    """Give every decision token its weight in the step's loss, by a named aggregation.
+
+    Only trajectories with a learning signal (an advantage other than 0) enter the policy term, numerator and
+    denominator alike; the others are dropped, or kept for the KL term alone with `keep_silent`.
+
+    - `token_mean`: 1 / (decision tokens of the step).
+    - `sequence_mean`: 1 / (trajectories x decision tokens of the trajectory).
+    - `constant`: 1 / (trajectories x constant_tokens).
+    """
+    count: dict[int, int] = {}
+    loud: set[int] = set()
+    for row in rows:
+        count[row.owner] = count.get(row.owner, 0) + len(row.targets_N)
+        if bool(np.any(row.advantages_N != 0)):
+            loud.add(row.owner)
+    weighed = []
+    for row in rows:
+        if row.owner not in loud and not keep_silent:
+            continue
+        weight = _weight(row.owner, loud, count, aggregation, constant_tokens) if row.owner in loud else 0.0
+        kl_weight = _weight(row.owner, set(count), count, aggregation, constant_tokens)
+        full_N = np.ones(len(row.targets_N), dtype=np.float32)
+        weighed.append(
+            Row(
+                row.token_ids_T, row.targets_N, row.logprobs_N, row.advantages_N, row.owner,
+                full_N * np.float32(weight), full_N * np.float32(kl_weight),
+            )
+        )  # fmt: skip
+    return weighed
+
+
+def _weight(owner: int, among: set[int], count: dict[int, int], aggregation: str, constant_tokens: int) -> float:
+    if aggregation == "token_mean":
+        return 1.0 / sum(count[o] for o in among)
+    if aggregation == "sequence_mean":
+        return 1.0 / (len(among) * count[owner])
+    if aggregation == "constant":
+        return 1.0 / (len(among) * constant_tokens)
+    raise BatchError(f"unknown aggregation '{aggregation}': expected token_mean, sequence_mean or constant")
+
+
+def micro_batches(rows: Sequence[Row], most_tokens: int) -> Iterator[list[Row]]:
+    """Yield rows of like length, at most `most_tokens` padded tokens together (a longer row comes alone)."""
+    waiting = sorted(rows, key=lambda row: -len(row.token_ids_T))
+    while waiting:
+        take = max(1, most_tokens // len(waiting[0].token_ids_T))
+        yield waiting[:take]
+        waiting = waiting[take:]
+
+
+def collate(rows: Sequence[Row], device: torch.device | str = "cpu") -> Batch:
+    """Pad rows on the right and gather their decision tokens."""
+    ids_RT = np.zeros((len(rows), max(len(row.token_ids_T) for row in rows)), dtype=np.int64)
+    for index, row in enumerate(rows):
+        ids_RT[index, : len(row.token_ids_T)] = row.token_ids_T
+
+    def joined(columns: Sequence[NDArray]) -> Tensor:
+        return torch.as_tensor(np.concatenate(columns), device=device)
+
+    return Batch(
+        token_ids_RT=torch.as_tensor(ids_RT, device=device),
+        row_N=joined([np.full(len(row.targets_N), index) for index, row in enumerate(rows)]),
+        target_N=joined([row.targets_N for row in rows]),
+        logprobs_N=joined([row.logprobs_N for row in rows]),
+        advantages_N=joined([row.advantages_N for row in rows]),
+        weight_N=joined([row.weight_N for row in rows]),
+        kl_weight_N=joined([row.kl_weight_N for row in rows]),
+    )

@@ -1,0 +1,231 @@
+"""The configuration of a run: what a YAML or TOML file may say, with defaults, units and bounds.
+
+`load_config` reads a file, applies dotted overrides (`rollout.groups=8`), and reports every mistake at once, unknown
+keys with their nearest match. Nothing below the trainer sees these classes: they are taken apart at the border.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from accredit.sandboxes.errors import AccreditError
+
+__all__ = ["ConfigError", "SFTConfig", "TrainConfig", "load_config"]
+
+
+class ConfigError(AccreditError, ValueError):
+    """A configuration that cannot be run; the message lists everything that is wrong with it."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+
+class ModelConfig(_Part):
+    """Which policy to start from."""
+
+    path: str = Field("base", description="'base' (ships with the package), 'smollm2', or a Hugging Face folder")
+    dtype: Literal["float32", "bfloat16"] = Field("float32", description="precision of weights and rollouts")
+    device: str = Field("auto", description="'auto' (cuda, mps, else cpu) or a torch device")
+    tools_format: Literal["auto", "json", "signature"] = Field(
+        "auto", description="how tools are described: 'signature' is one short line a tool, 'json' the Hermes block"
+    )
+
+
+class RolloutConfig(_Part):
+    """How episodes are lived."""
+
+    groups: int = Field(12, ge=1, description="tasks a step")
+    group_size: int = Field(8, ge=1, description="episodes a task")
+    decision_tokens: int = Field(64, ge=1, description="most tokens sampled in a turn")
+    episode_tokens: int = Field(1024, ge=16, description="most tokens of an episode, prompt included")
+    turns: int | None = Field(None, ge=1, description="most turns; null leaves it to the environment")
+    seconds: float = Field(120.0, gt=0, description="most wall-clock seconds of an episode")
+    workers: int = Field(8, ge=1, description="threads that step environments")
+
+
+class CreditConfig(_Part):
+    """Which credit function prices the groups, and its options."""
+
+    function: str = Field("anchored", description="a name from `accredit.credit.functions`, or package.module:name")
+    options: dict[str, Any] = Field(default_factory=dict, description="keyword options of the function")
+    charge_scale: float = Field(1.0, ge=0, description="multiplies every charge; 0 turns charges off")
+    charge_scale_end: float | None = Field(None, ge=0, description="anneal charge_scale to this by the last step")
+
+
+class LossConfig(_Part):
+    """The policy-gradient loss."""
+
+    kind: Literal["clipped", "unclipped"] = Field("clipped", description="clipped ratio (PPO) or plain ratio")
+    clip_low: float = Field(0.2, gt=0, lt=1, description="the ratio is held above 1 - clip_low")
+    clip_high: float = Field(0.28, gt=0, description="the ratio is held below 1 + clip_high")
+    kl: float = Field(0.0, ge=0, description="weight of the KL penalty towards the reference policy")
+    kl_estimator: Literal["k1", "k2", "k3"] = Field("k3", description="Schulman's estimators; see trainer.loss")
+    aggregation: Literal["token_mean", "sequence_mean", "constant"] = Field(
+        "token_mean",
+        description="token_mean: over all decision tokens of the step; sequence_mean: mean a trajectory, then over "
+        "trajectories; constant: sum divided by trajectories times loss.constant_tokens",
+    )
+    constant_tokens: int = Field(256, ge=1, description="divisor a trajectory of the 'constant' aggregation")
+
+
+class OptimizerConfig(_Part):
+    """AdamW."""
+
+    lr: float = Field(3e-4, gt=0, description="peak learning rate")
+    warmup_steps: int = Field(0, ge=0, description="steps of linear warm-up")
+    decay: Literal["constant", "linear", "cosine"] = Field("constant", description="schedule after the warm-up")
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = Field(0.0, ge=0)
+    grad_clip: float = Field(1.0, gt=0, description="largest gradient norm")
+    epochs: int = Field(1, ge=1, description="passes over a step's trajectories")
+    minibatches: int = Field(1, ge=1, description="optimizer steps a pass")
+    micro_tokens: int = Field(16_384, ge=64, description="most padded tokens in one forward pass")
+
+
+class EvaluationConfig(_Part):
+    """Held-out evaluation."""
+
+    every: int = Field(10, ge=0, description="steps between evaluations; 0 evaluates only before and after")
+    episodes: int = Field(200, ge=1, description="held-out tasks, one episode each")
+    temperature: float = Field(1.0, ge=0, description="0 is greedy")
+
+
+class SaveConfig(_Part):
+    """What is kept on disk."""
+
+    every: int = Field(10, ge=1, description="steps between checkpoints; the last step is always kept")
+    keep: int = Field(2, ge=1, description="newest checkpoints kept, beside the best by held-out success")
+    traces_every: int = Field(1, ge=0, description="steps between stored rollouts; 0 stores only evaluations")
+
+
+class _RunConfig(_Part):
+    name: str = Field("run", min_length=1, pattern=r"^[\w.-]+$", description="the run directory is runs/NAME")
+    runs_dir: str = Field("runs", description="where run directories lie")
+    env: str = Field(description="an environment's name, or file.py:Class, or package.module:Class")
+    env_options: dict[str, Any] = Field(default_factory=dict, description="reset options, such as level")
+    seed: int = Field(0, ge=0)
+    model: ModelConfig = ModelConfig()  # pyright: ignore[reportCallIssue]
+    rollout: RolloutConfig = RolloutConfig()  # pyright: ignore[reportCallIssue]
+    optimizer: OptimizerConfig = OptimizerConfig()  # pyright: ignore[reportCallIssue]
+    evaluation: EvaluationConfig = EvaluationConfig()  # pyright: ignore[reportCallIssue]
+
+
+class TrainConfig(_RunConfig):
+    """A policy-gradient run."""
+
+    steps: int = Field(60, ge=1, description="optimizer steps, each on rollout.groups x rollout.group_size episodes")
+    credit: CreditConfig = CreditConfig()  # pyright: ignore[reportCallIssue]
+    loss: LossConfig = LossConfig()  # pyright: ignore[reportCallIssue]
+    save: SaveConfig = SaveConfig()  # pyright: ignore[reportCallIssue]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "TrainConfig":
+        if self.rollout.decision_tokens >= self.rollout.episode_tokens:
+            raise ValueError("rollout.decision_tokens must be smaller than rollout.episode_tokens")
+        if self.optimizer.minibatches > self.rollout.groups * self.rollout.group_size:
+            raise ValueError("optimizer.minibatches exceeds the episodes of a step (rollout.groups x group_size)")
+        return self
+
+
+class SFTConfig(_RunConfig):
+    """A supervised warm start on the scripted expert's trajectories."""
+
+    steps: int = Field(200, ge=1, description="optimizer steps")
+    episodes: int = Field(512, ge=1, description="expert trajectories to learn from")
+    batch: int = Field(32, ge=1, description="trajectories a step")
+
+
+C = TypeVar("C", bound=_RunConfig)
+
+
+def load_config(kind: type[C], path: Path | str | None, overrides: Sequence[str] = ()) -> C:
+    """Read `path` (YAML or TOML; None: nothing but overrides) and apply overrides of the form `a.b=value`.
+
+    Values of overrides are read as YAML, so `loss.kl=0.01`, `rollout.turns=null` and `env_options={level: hard}` work.
+
+    Raises:
+        ConfigError: the file cannot be read, or anything in it is wrong; all mistakes are listed.
+
+    """
+    data = _read(Path(path)) if path is not None else {}
+    mistakes: list[str] = []
+    for override in overrides:
+        key, separator, text = override.partition("=")
+        if not separator or not key:
+            mistakes.append(f"override '{override}': expected key=value, such as optimizer.lr=1e-4")
+            continue
+        _set(data, key.strip().split("."), yaml.safe_load(text), mistakes)
+    try:
+        config = kind.model_validate(_numbers(data))
+    except ValidationError as error:
+        mistakes += [_explain(kind, dict(item)) for item in error.errors()]
+    else:
+        if not mistakes:
+            return config
+    where = f" in {path}" if path else ""
+    listed = "\n".join(f"  - {mistake}" for mistake in mistakes)
+    raise ConfigError(f"{len(mistakes)} mistake{'s' if len(mistakes) > 1 else ''}{where}:\n{listed}")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from error
+    try:
+        data = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
+    except (tomllib.TOMLDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path} is not valid {'TOML' if path.suffix == '.toml' else 'YAML'}: {error}") from error
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} holds a {type(data).__name__}, expected keys and values")
+    return data
+
+
+def _set(data: dict[str, Any], keys: list[str], value: Any, mistakes: list[str]) -> None:
+    for key in keys[:-1]:
+        data = data.setdefault(key, {})
+        if not isinstance(data, dict):
+            mistakes.append(f"override '{'.'.join(keys)}': '{key}' is a value, not a table")
+            return
+    data[keys[-1]] = value
+
+
+def _numbers(data: Any) -> Any:
+    """Read numbers such as 1e-4, which YAML 1.1 takes for text."""
+    if isinstance(data, Mapping):
+        return {key: _numbers(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_numbers(value) for value in data]
+    if isinstance(data, str) and data[:1] in "+-.0123456789" and "e" in data.lower():
+        try:
+            return float(data)
+        except ValueError:
+            return data
+    return data
+
+
+def _explain(kind: type[BaseModel], error: dict[str, Any]) -> str:
+    path = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        fields = _fields(kind, error["loc"][:-1])
+        near = difflib.get_close_matches(str(error["loc"][-1]), fields, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(sorted(fields))}"
+        return f"{path}: unknown key; {hint}"
+    found = "" if error["type"] == "missing" else f" (found {error['input']!r})"
+    return f"{path or 'configuration'}: {error['msg']}{found if len(found) < 80 else ''}"
+
+
+def _fields(kind: type[BaseModel], path: Sequence[Any]) -> list[str]:
+    for part in path:
+        annotation = kind.model_fields[part].annotation
+        assert isinstance(annotation, type)
+        kind = annotation
+    return list(kind.model_fields)

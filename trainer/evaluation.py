@@ -1,0 +1,61 @@
+"""Held-out evaluation: success with a 95 % interval.
+
+An episode succeeds when its reward reaches 1. Unscored episodes are counted apart and enter no mean.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from accredit.credit import Trajectory
+
+__all__ = ["Evaluation", "summarise", "wilson"]
+
+
+class Evaluation(NamedTuple):
+    """What a set of held-out episodes says. Intervals are 95 %."""
+
+    episodes: int
+    unscored: int
+    success: float
+    success_low: float
+    success_high: float
+    reward: float
+    turns: float
+    charges: float
+    """Mean charges an episode."""
+
+    def line(self) -> str:
+        """Return one line for people."""
+        unscored = f", {self.unscored} unscored" if self.unscored else ""
+        return (
+            f"success {self.success:.3f} [{self.success_low:.3f}, {self.success_high:.3f}] on {self.episodes} tasks"
+            f"{unscored}, {self.turns:.1f} turns, {self.charges:.2f} charges an episode"
+        )
+
+
+def wilson(successes: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
+    """Return Wilson's score interval of a proportion (Wilson 1927); (0, 1) without trials."""
+    if trials == 0:
+        return 0.0, 1.0
+    p = successes / trials
+    centre = (p + z * z / (2 * trials)) / (1 + z * z / trials)
+    half = z / (1 + z * z / trials) * math.sqrt(p * (1 - p) / trials + z * z / (4 * trials * trials))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def summarise(trajectories: Sequence[Trajectory]) -> Evaluation:
+    """Summarise held-out episodes."""
+    rewards = [t.reward for t in trajectories if t.reward is not None]
+    successes = sum(reward >= 1 - 1e-9 for reward in rewards)
+    return Evaluation(
+        len(trajectories),
+        len(trajectories) - len(rewards),
+        successes / len(rewards) if rewards else float("nan"),
+        *wilson(successes, len(rewards)),
+        float(np.mean(rewards)) if rewards else float("nan"),
+        float(np.mean([t.turns for t in trajectories])) if trajectories else float("nan"),
+        float(np.mean([len(t.charges) for t in trajectories])) if trajectories else float("nan"),
+    )

@@ -1,0 +1,211 @@
+"""The loop: tasks, groups, rollouts, credit, batches, loss, step, new weights to the engine.
+
+Reads top to bottom: `train` sets up and resumes, `_Training.step` is one step. It prints nothing; a `Listener` hears
+what happens. Every seed is derived from the run's seed and a place in the run, so a resumed run repeats its future.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from accredit.agents.rollout import Episode, live, seeds_of
+from accredit.agents.transformers import TransformersPolicy
+from accredit.credit import Credit, Group, Trajectory
+from accredit.credit.functions import credit_function
+from accredit.credit.traces import TraceWriter
+
+from . import checkpoint
+from .config import TrainConfig
+from .evaluation import Evaluation
+from .health import step_metrics
+from .metrics import MetricsWriter
+from .run import RunDirectory, RunError, open_or_create
+from .setup import held_out, learning_rate, make_optimizer, prepare
+from .update import Updater
+
+__all__ = ["Listener", "Result", "train"]
+
+_log = logging.getLogger(__name__)
+
+
+class Listener(Protocol):
+    """Hears of a run as it goes."""
+
+    def started(self, run: RunDirectory, config: TrainConfig, first_step: int) -> None:
+        """A run begins, or goes on, at `first_step` (0-based)."""
+        ...
+
+    def lived(self, done: int, of: int) -> None:
+        """Episodes of the current rollout that have ended."""
+        ...
+
+    def stepped(self, step: int, metrics: dict[str, Any]) -> None:
+        """A step (1-based) is done."""
+        ...
+
+    def evaluated(self, step: int, evaluation: Evaluation) -> None:
+        """The held-out tasks were tried after `step` steps."""
+        ...
+
+
+class Result(NamedTuple):
+    """What a run left behind."""
+
+    run: RunDirectory
+    before: Evaluation | None
+    after: Evaluation
+
+
+def train(config: TrainConfig, listener: Listener, *, resume: bool = False) -> Result:
+    """Train as the configuration says and return where the run lies and how the held-out tasks went.
+
+    Raises:
+        RunError: the run directory is taken, cannot be resumed, or every episode of a step failed.
+
+    """
+    run = open_or_create(config.runs_dir, config.name, config, resume)
+    training = _Training(config, run, listener)
+    try:
+        return training.run_all(resume)
+    finally:
+        training.metrics.close()
+
+
+class _Training:
+    def __init__(self, config: TrainConfig, run: RunDirectory, listener: Listener) -> None:
+        self.config, self.run, self.listener = config, run, listener
+        self.bench = prepare(config)
+        self.policy = TransformersPolicy(self.bench.loaded.model)
+        self.optimizer = make_optimizer(self.bench.loaded.model, config.optimizer)
+        self.updater = Updater(self.bench.loaded.model, self.optimizer, config.loss, config.optimizer)
+        self.metrics = MetricsWriter(run.path)
+        self.traces = TraceWriter(run.traces)
+        self.best: tuple[float, int] = (-1.0, 0)
+
+    def run_all(self, resume: bool) -> Result:
+        config, first, before = self.config, 0, None
+        newest = checkpoint.latest(self.run.checkpoints) if resume else None
+        if newest is not None:
+            facts = checkpoint.load_into(newest, self.bench.loaded.model, self.optimizer)
+            first, self.best = int(facts["step"]), (facts["best_success"], facts["best_step"])
+            self.policy.updated(first)
+        self.listener.started(self.run, config, first)
+        if first == 0:
+            before = self.evaluate(0)
+        after = None
+        for step in range(first, config.steps):
+            self.step(step)
+            done = step + 1
+            last = done == config.steps
+            after = None
+            if last or (config.evaluation.every and done % config.evaluation.every == 0):
+                after = self.evaluate(done)
+            if last or done % config.save.every == 0:
+                self.save(done)
+        return Result(self.run, before, after or self.evaluate(config.steps))
+
+    def step(self, step: int) -> None:
+        """Live, price and learn from one step's groups."""
+        config = self.config
+        started = time.monotonic()
+        episodes = [
+            Episode(
+                f"s{step:06d}-g{group:03d}-m{member:02d}",
+                f"s{step:06d}-g{group:03d}",
+                seeds_of(config.seed, step, group),
+                seeds_of(config.seed, step, group, member, 1),
+                seeds_of(config.seed, step, group, member, 2),
+                {**self.bench.options, "split": "train"},
+            )
+            for group in range(config.rollout.groups)
+            for member in range(config.rollout.group_size)
+        ]
+        trajectories = live(
+            episodes,
+            self.policy,
+            self.bench.make_env,
+            self.bench.loaded.renderer,
+            self.bench.limits,
+            workers=config.rollout.workers,
+            on_done=_counter(self.listener, len(episodes)),
+        )
+        _check_some_scored(trajectories)
+        rollout_s = time.monotonic() - started
+        size = config.rollout.group_size
+        groups = [Group(tuple(trajectories[at : at + size])) for at in range(0, len(trajectories), size)]
+        credits = self.price(groups, step)
+        flat = [credit for group in credits for credit in group]
+        metrics = step_metrics(trajectories, flat, groups)
+        metrics |= self.updater.update(
+            trajectories,
+            [credit.advantage.total for credit in flat],
+            learning_rate(config.optimizer, step, config.steps),
+            seeds_of(config.seed, step, 3),
+        )
+        self.policy.updated(step + 1)
+        stored_s = time.monotonic()
+        if config.save.traces_every and step % config.save.traces_every == 0:
+            self.traces.write(step + 1, groups, credits, self.bench.loaded.renderer.token_bytes, split="train")
+        metrics |= {
+            "time/rollout_s": rollout_s,
+            "time/traces_s": time.monotonic() - stored_s,
+            "time/step_s": time.monotonic() - started,
+        }
+        self.metrics.write(step + 1, metrics)
+        self.listener.stepped(step + 1, metrics)
+
+    def price(self, groups: Sequence[Group], step: int) -> list[Sequence[Credit]]:
+        """Return the credit of every trajectory of every group."""
+        credit = self.config.credit
+        scale = credit.charge_scale
+        if credit.charge_scale_end is not None and self.config.steps > 1:
+            scale += (credit.charge_scale_end - scale) * step / (self.config.steps - 1)
+        function = credit_function(credit.function, charge_scale=scale, **credit.options)
+        return [function(group) for group in groups]
+
+    def evaluate(self, step: int) -> Evaluation:
+        """Try the held-out tasks and keep what was seen."""
+        wanted = self.config.evaluation
+        started = time.monotonic()
+        tag = f"e{step:06d}"
+        evaluation, lived = held_out(
+            self.bench, self.policy, self.config, wanted.episodes, wanted.temperature, tag
+        )
+        groups = [Group((trajectory,)) for trajectory in lived]
+        self.traces.write(step, groups, self.price(groups, max(0, step - 1)), self.bench.loaded.renderer.token_bytes, split="heldout")
+        numbers = {f"eval/{name}": value for name, value in evaluation._asdict().items()}
+        self.metrics.write(step, {**numbers, "time/eval_s": time.monotonic() - started})
+        self.listener.evaluated(step, evaluation)
+        if evaluation.success > self.best[0]:
+            self.best = (evaluation.success, step)
+        return evaluation
+
+    def save(self, step: int) -> Path:
+        """Write a checkpoint and delete those that are neither new nor best."""
+        facts = {"best_success": self.best[0], "best_step": self.best[1]}
+        path = checkpoint.save(self.run.checkpoints, step, self.bench.loaded, self.optimizer, facts)
+        checkpoint.prune(self.run.checkpoints, self.config.save.keep, {self.best[1]})
+        return path
+
+
+def _counter(listener: Listener, of: int) -> Callable[[Trajectory], None]:
+    done = 0
+
+    def count(_: Trajectory) -> None:
+        nonlocal done
+        done += 1
+        listener.lived(done, of)
+
+    return count
+
+
+def _check_some_scored(trajectories: Sequence[Trajectory]) -> None:
+    if any(trajectory.reward is not None for trajectory in trajectories):
+        return
+    errors = [trajectory.error for trajectory in trajectories if trajectory.error]
+    first = f"; the first error was: {errors[0]}" if errors else ""
+    raise RunError(f"all {len(trajectories)} episodes of the step ended unscored{first}")

@@ -1,0 +1,85 @@
+"""What both kinds of training start from: the model, the environment's factory, the limits and the optimizer."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+
+from accredit.agents.models import LoadedModel, load_model
+from accredit.agents.policy import Policy
+from accredit.agents.rollout import Episode, Limits, live, seeds_of
+from accredit.credit import Trajectory
+from accredit.envs import ToolEnv, load_env
+
+from .config import OptimizerConfig, SFTConfig, TrainConfig
+from .evaluation import Evaluation, summarise
+
+__all__ = ["Bench", "held_out", "learning_rate", "make_optimizer", "prepare"]
+
+_HELD_OUT = 7_919  # sets the seeds of evaluation apart from those of training, whatever the run's seed
+
+
+class Bench(NamedTuple):
+    """Model, environment and limits of a run."""
+
+    loaded: LoadedModel
+    make_env: Callable[[], ToolEnv]
+    limits: Limits
+    options: dict[str, Any]
+
+
+def prepare(config: TrainConfig | SFTConfig) -> Bench:
+    """Load what the configuration names."""
+    torch.manual_seed(config.seed)
+    loaded = load_model(
+        config.model.path,
+        dtype=config.model.dtype,
+        device=config.model.device,
+        tools_format=config.model.tools_format,
+    )
+    rollout = config.rollout
+    limits = Limits(rollout.decision_tokens, rollout.episode_tokens, rollout.turns, None, rollout.seconds)
+    return Bench(loaded, partial(load_env, config.env), limits, dict(config.env_options))
+
+
+def make_optimizer(model: Any, config: OptimizerConfig) -> torch.optim.AdamW:
+    """Return AdamW over all weights."""
+    return torch.optim.AdamW(model.parameters(), lr=config.lr, betas=config.betas, weight_decay=config.weight_decay)
+
+
+def learning_rate(config: OptimizerConfig, step: int, steps: int) -> float:
+    """Return the learning rate of 0-based `step` of `steps`."""
+    if step < config.warmup_steps:
+        return config.lr * (step + 1) / config.warmup_steps
+    done = (step - config.warmup_steps) / max(1, steps - config.warmup_steps)
+    if config.decay == "linear":
+        return config.lr * (1 - 0.9 * done)
+    if config.decay == "cosine":
+        return config.lr * (0.1 + 0.9 * 0.5 * (1 + float(torch.cos(torch.tensor(torch.pi * done)))))
+    return config.lr
+
+
+def held_out(
+    bench: Bench, policy: Policy, config: TrainConfig | SFTConfig, episodes: int, temperature: float, tag: str
+) -> tuple[Evaluation, Sequence[Trajectory]]:
+    """Live one episode on each of `episodes` held-out tasks, the same tasks in every run."""
+    options = {**bench.options, "split": "heldout"}
+    places = [seeds_of(_HELD_OUT, index) for index in range(episodes)]
+    waiting = [
+        Episode(f"{tag}-{index:04d}", f"{tag}-{index:04d}", seed, seeds_of(seed, 1), seeds_of(seed, 2), options)
+        for index, seed in enumerate(places)
+    ]
+    size = max(64, config.rollout.groups * config.rollout.group_size)
+    lived: list[Trajectory] = []
+    for start in range(0, len(waiting), size):
+        lived += live(
+            waiting[start : start + size],
+            policy,
+            bench.make_env,
+            bench.loaded.renderer,
+            bench.limits,
+            temperature=temperature,
+            workers=config.rollout.workers,
+        )
+    return summarise(lived), lived

@@ -1,0 +1,123 @@
+"""Supervised warm start: learn the scripted expert's decisions, with the masks of reinforcement learning.
+
+The expert plays training tasks through the same recorder, so a token that the environment wrote is no target here
+either. Only episodes that reach full reward are learnt from.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from accredit.agents.rollout import Episode, live, seeds_of
+from accredit.agents.scripted import ScriptedPolicy
+from accredit.agents.transformers import TransformersPolicy
+from accredit.credit import Trajectory
+
+from . import checkpoint
+from .batch import Row, collate, micro_batches, rows_of, weigh
+from .config import SFTConfig
+from .evaluation import Evaluation
+from .logprobs import score
+from .loop import Listener
+from .metrics import MetricsWriter
+from .run import RunDirectory, RunError, open_or_create
+from .setup import Bench, held_out, learning_rate, make_optimizer, prepare
+
+__all__ = ["SFTResult", "expert_trajectories", "imitate", "warm_start"]
+
+
+class SFTResult(NamedTuple):
+    """What a warm start left behind; `checkpoint` is a folder that `model.path` accepts."""
+
+    run: RunDirectory
+    checkpoint: str
+    before: Evaluation
+    after: Evaluation
+
+
+def warm_start(config: SFTConfig, listener: Listener) -> SFTResult:
+    """Imitate the expert for `config.steps` and return the checkpoint and held-out results before and after."""
+    run = open_or_create(config.runs_dir, config.name, config, resume=False)
+    metrics = MetricsWriter(run.path)
+    bench = prepare(config)
+    policy = TransformersPolicy(bench.loaded.model)
+    optimizer = make_optimizer(bench.loaded.model, config.optimizer)
+    listener.started(run, config, 0)
+
+    def evaluate(step: int) -> Evaluation:
+        wanted = config.evaluation
+        found, _ = held_out(bench, policy, config, wanted.episodes, wanted.temperature, f"e{step:06d}")
+        metrics.write(step, {f"eval/{name}": value for name, value in found._asdict().items()})
+        listener.evaluated(step, found)
+        return found
+
+    try:
+        before = evaluate(0)
+        rows = rows_of(*_priced(expert_trajectories(config, bench, listener)))
+        for step in range(config.steps):
+            started = time.monotonic()
+            order = np.random.default_rng(seeds_of(config.seed, step, 4)).permutation(len(rows))[: config.batch]
+            lr = learning_rate(config.optimizer, step, config.steps)
+            chosen = [rows[index] for index in order]
+            numbers = imitate(
+                bench.loaded.model, optimizer, chosen, lr, config.optimizer.grad_clip, config.optimizer.micro_tokens
+            )
+            policy.updated(step + 1)
+            numbers["time/step_s"] = time.monotonic() - started
+            metrics.write(step + 1, numbers)
+            listener.stepped(step + 1, numbers)
+        after = evaluate(config.steps)
+        facts = {"best_success": after.success, "best_step": config.steps}
+        saved = checkpoint.save(run.checkpoints, config.steps, bench.loaded, optimizer, facts)
+    finally:
+        metrics.close()
+    return SFTResult(run, str(saved), before, after)
+
+
+def expert_trajectories(config: SFTConfig, bench: Bench, listener: Listener) -> list[Trajectory]:
+    """Let the expert play `config.episodes` training tasks; keep those that reach full reward."""
+    options = {**bench.options, "split": "train"}
+    seeds = [seeds_of(config.seed, index, 5) for index in range(config.episodes)]
+    episodes = [Episode(f"x{i:06d}", f"x{i:06d}", seed, seed, seed, options) for i, seed in enumerate(seeds)]
+    done: list[Trajectory] = []
+
+    def count(trajectory: Trajectory) -> None:
+        done.append(trajectory)
+        listener.lived(len(done), len(episodes))
+
+    policy = ScriptedPolicy(bench.loaded.renderer)
+    lived = live(episodes, policy, bench.make_env, bench.loaded.renderer, bench.limits, on_done=count)
+    good = [trajectory for trajectory in lived if trajectory.reward is not None and trajectory.reward >= 1 - 1e-9]
+    if not good:
+        errors = [t.error for t in lived if t.error]
+        raise RunError(
+            f"none of the expert's {len(lived)} episodes reached full reward"
+            + (f"; the first error was: {errors[0]}" if errors else "; does the environment have an expert()?")
+        )
+    return good
+
+
+def imitate(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, rows: Sequence[Row], lr: float, clip: float, most: int
+) -> dict[str, float]:
+    """Make one step of maximum likelihood on the rows' decision tokens, mean over tokens."""
+    model.train()
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+    optimizer.zero_grad(set_to_none=True)
+    total = 0.0
+    for part in micro_batches(weigh(rows, "token_mean"), most):
+        batch = collate(part, next(model.parameters()).device)
+        loss = -(score(model, batch).logprobs_N * batch.weight_N).sum()
+        loss.backward()
+        total += float(loss)
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+    optimizer.step()
+    return {"loss/nll_nats": total, "optimizer/grad_norm": float(norm), "optimizer/lr": lr}
+
+
+def _priced(trajectories: Sequence[Trajectory]) -> tuple[Sequence[Trajectory], list[np.ndarray]]:
+    return trajectories, [trajectory.credit_mask.astype(np.float64) for trajectory in trajectories]

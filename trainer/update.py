@@ -1,0 +1,108 @@
+"""One update of the weights from priced trajectories: batches, loss, gradient, step."""
+
+import copy
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from accredit.credit import Trajectory
+
+from .batch import Row, collate, micro_batches, rows_of, weigh
+from .config import LossConfig, OptimizerConfig
+from .logprobs import score
+from .loss import kl_penalty, policy_loss
+
+__all__ = ["Updater"]
+
+
+class Updater:
+    """Spends advantages on the weights of one model."""
+
+    def __init__(self, model: Any, optimizer: torch.optim.Optimizer, loss: LossConfig, config: OptimizerConfig) -> None:
+        self._model, self._optimizer, self._loss, self._config = model, optimizer, loss, config
+        self._reference = copy.deepcopy(model).eval().requires_grad_(False) if loss.kl > 0 else None
+        self._device = next(model.parameters()).device
+
+    def update(
+        self, trajectories: Sequence[Trajectory], advantages: Sequence[NDArray[np.float64]], lr: float, seed: int
+    ) -> dict[str, float]:
+        """Make the epochs and minibatches of one step; return its metrics."""
+        started = time.monotonic()
+        rows = rows_of(trajectories, advantages)
+        for group in self._optimizer.param_groups:
+            group["lr"] = lr
+        owners = np.array(sorted({row.owner for row in rows}), dtype=np.int64)
+        shuffle = np.random.default_rng(seed)
+        sums: dict[str, float] = {}
+        steps = 0
+        norms: list[float] = []
+        for _ in range(self._config.epochs):
+            for part in np.array_split(shuffle.permutation(owners), self._config.minibatches):
+                chosen = set(part.tolist())
+                weighed = weigh(
+                    [row for row in rows if row.owner in chosen],
+                    self._loss.aggregation,
+                    self._loss.constant_tokens,
+                    keep_silent=self._reference is not None,
+                )
+                if not weighed:
+                    continue
+                norms.append(self._step(weighed, sums, first=steps == 0))
+                steps += 1
+        tokens = max(1.0, sums.get("tokens", 0.0))
+        fresh = max(1.0, sums.get("fresh_tokens", 0.0))
+        return {
+            "optimizer/steps": float(steps),
+            "optimizer/lr": lr,
+            "optimizer/grad_norm": float(np.mean(norms)) if norms else 0.0,
+            "loss/policy": sums.get("policy", 0.0) / max(1, steps),
+            "loss/kl": sums.get("kl", 0.0) / max(1, steps),
+            "policy/entropy_nats": sums.get("entropy", 0.0) / tokens,
+            "policy/clip_share": sums.get("clipped", 0.0) / tokens,
+            "policy/sampler_gap_nats": sums.get("gap", 0.0) / fresh,
+            "time/train_s": time.monotonic() - started,
+            "train/forward_tokens": sums.get("forward", 0.0),
+        }
+
+    def _step(self, weighed: Sequence[Row], sums: dict[str, float], first: bool) -> float:
+        self._model.train()
+        self._optimizer.zero_grad(set_to_none=True)
+        for rows in micro_batches(weighed, self._config.micro_tokens):
+            batch = collate(rows, self._device)
+            scored = score(self._model, batch)
+            loss_N, clipped_N = policy_loss(
+                scored.logprobs_N,
+                batch.logprobs_N,
+                batch.advantages_N,
+                self._loss.kind,
+                self._loss.clip_low,
+                self._loss.clip_high,
+            )
+            policy = (loss_N * batch.weight_N).sum()
+            total = policy
+            if self._reference is not None:
+                with torch.no_grad():
+                    reference_N = score(self._reference, batch).logprobs_N
+                kl = (kl_penalty(scored.logprobs_N, reference_N, self._loss.kl_estimator) * batch.kl_weight_N).sum()
+                total = policy + self._loss.kl * kl
+                _add(sums, kl=kl)
+            total.backward()
+            gap_N = (scored.logprobs_N.detach() - batch.logprobs_N).abs()
+            _add(sums, policy=policy, tokens=len(gap_N), forward=batch.token_ids_RT.numel())
+            _add(sums, entropy=scored.entropy_N.sum(), clipped=clipped_N.sum())
+            if first:
+                _add(sums, gap=gap_N.sum(), fresh_tokens=len(gap_N))
+        norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._config.grad_clip)
+        if not bool(torch.isfinite(norm)):
+            raise FloatingPointError(f"the gradient norm is {norm.item()}: nothing was stepped. Lower optimizer.lr")
+        self._optimizer.step()
+        return float(norm)
+
+
+def _add(sums: dict[str, float], **values: Any) -> None:
+    for name, value in values.items():
+        sums[name] = sums.get(name, 0.0) + float(value)
