@@ -1,1 +1,69 @@
-"""Runs untrusted code; typed verdicts. Knows nothing of the rest of the suite."""
+"""Runs untrusted code; typed verdicts. Knows nothing of the rest of the suite.
+
+`accredit.sandboxes.select.select()` gives the strongest sandbox that works on this machine, `await sandbox.open()` a
+session for one episode, `await session.run(code)` an `Outcome`; `run_python(code)` does all three in blocking code.
+Names load on first use.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .embedded.session import EmbeddedSandbox, EmbeddedSession
+    from .errors import AccreditError, SandboxError
+    from .once import run_python
+    from .protocol import ErrorSpan, IsolationReport, Layer, Level, Limits, Outcome, Sandbox, Session, Usage
+    from .verdict import Blame, Evidence, Status, Verdict, classify
+
+__all__ = [
+    "AccreditError",
+    "Blame",
+    "EmbeddedSandbox",
+    "EmbeddedSession",
+    "ErrorSpan",
+    "Evidence",
+    "IsolationReport",
+    "Layer",
+    "Level",
+    "Limits",
+    "Outcome",
+    "Sandbox",
+    "SandboxError",
+    "Session",
+    "Status",
+    "Usage",
+    "Verdict",
+    "classify",
+    "run_python",
+]
+
+_HOMES = {
+    ".embedded.session": ("EmbeddedSandbox", "EmbeddedSession"),
+    ".errors": ("AccreditError", "SandboxError"),
+    ".once": ("run_python",),
+    ".protocol": (
+        "ErrorSpan",
+        "IsolationReport",
+        "Layer",
+        "Level",
+        "Limits",
+        "Outcome",
+        "Sandbox",
+        "Session",
+        "Usage",
+    ),
+    ".verdict": ("Blame", "Evidence", "Status", "Verdict", "classify"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME_OF[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

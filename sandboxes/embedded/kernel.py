@@ -1,0 +1,92 @@
+"""Thin typed calls into the Linux kernel that the standard library lacks. No policy here.
+
+Every function raises `OSError` with the call's name when the kernel says no.
+"""
+
+import ctypes
+import os
+import platform
+import struct
+
+NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT, MS_BIND = 1, 2, 4, 8, 32, 4096
+MS_REC, MS_PRIVATE = 16384, 1 << 18
+MNT_DETACH = 2
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP = 1, 4, 22
+PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
+SECCOMP_MODE_FILTER = 2
+SIGKILL = 9
+
+MACHINE = platform.machine()
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+_CAPABILITY_VERSION_3 = 0x20080522
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def check(result: int, call: str) -> int:
+    """Return the result of a call, or raise the error it left in errno."""
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{call}: {os.strerror(number)}")
+    return result
+
+
+def syscall(number: int, *arguments: object, call: str) -> int:
+    """Make a system call by number; integers are widened so that none is cut to 32 bits."""
+    wide = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
+    return check(libc.syscall(ctypes.c_long(number), *wide), call)
+
+
+def unshare(flags: int) -> None:
+    """Move this process (for NEWPID, its next children) into new namespaces."""
+    check(libc.unshare(flags), "unshare")
+
+
+def setns(fd: int, flags: int) -> None:
+    """Move this process (for NEWPID, its next children) into the namespace behind `fd`."""
+    check(libc.setns(fd, flags), "setns")
+
+
+def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    """Mount a file system, bind a directory, or change the flags of a mount."""
+    result = libc.mount(
+        source.encode() if source else None,
+        target.encode(),
+        kind.encode() if kind else None,
+        ctypes.c_ulong(flags),
+        data.encode() if data else None,
+    )
+    check(result, f"mount {target}")
+
+
+def detach(target: str) -> None:
+    """Unmount lazily."""
+    check(libc.umount2(target.encode(), MNT_DETACH), f"umount {target}")
+
+
+def pivot_root(new: str, old: str) -> None:
+    """Make `new` the root of the mount namespace and put the old root at `old`."""
+    if MACHINE not in _PIVOT_ROOT:
+        raise OSError(38, f"pivot_root: its number is not known for {MACHINE}")
+    syscall(_PIVOT_ROOT[MACHINE], new.encode(), old.encode(), call="pivot_root")
+
+
+def prctl(option: int, first: int = 0, second: object = 0) -> None:
+    """Set one attribute of this process."""
+    wide = ctypes.c_ulong(second) if isinstance(second, int) else second
+    zero = ctypes.c_ulong(0)
+    check(libc.prctl(ctypes.c_int(option), ctypes.c_ulong(first), wide, zero, zero), f"prctl {option}")
+
+
+def die_with_parent() -> None:
+    """Ask for SIGKILL when the thread that forked this process ends. A change of credentials undoes it."""
+    prctl(PR_SET_PDEATHSIG, SIGKILL)
+
+
+def drop_capabilities() -> None:
+    """Give up every capability, in whichever user namespace they were held."""
+    header = ctypes.create_string_buffer(struct.pack("<Ii", _CAPABILITY_VERSION_3, 0), 8)
+    none = ctypes.create_string_buffer(24)
+    check(libc.capset(header, none), "capset")

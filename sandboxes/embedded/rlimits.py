@@ -1,0 +1,47 @@
+"""Per-process limits: the floor under every other layer, present on every machine.
+
+They bound one process, not a program with many; only a cgroup bounds the whole. They cannot be raised again by a
+program without privileges.
+"""
+
+import os
+import resource
+from contextlib import suppress
+from math import ceil
+
+from accredit.sandboxes.protocol import Limits
+
+_MB = 1 << 20
+_OPEN_FILES = 128
+_INTERPRETER_MB = 64  # address space that an interpreter maps before the program's first line
+
+
+def apply(limits: Limits, *, memory_bounded: bool, most_processes: int | None) -> None:
+    """Bind this process; `memory_bounded` says that a cgroup counts real memory, so address space may be wider."""
+    address_mb = 2 * limits.memory_mb + 256 if memory_bounded else limits.memory_mb + _INTERPRETER_MB
+    values = {
+        resource.RLIMIT_AS: address_mb * _MB,
+        resource.RLIMIT_CPU: ceil(limits.cpu_s),
+        resource.RLIMIT_FSIZE: limits.disk_mb * _MB,
+        resource.RLIMIT_NOFILE: _OPEN_FILES,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_MEMLOCK: 0,
+        resource.RLIMIT_MSGQUEUE: 0,
+    }
+    if most_processes is not None:
+        values[resource.RLIMIT_NPROC] = most_processes
+    for kind, value in values.items():
+        _, hard = resource.getrlimit(kind)
+        bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (bound, bound))
+
+
+def tasks_of_user(uid: int) -> int:
+    """Count the threads a user has now, because RLIMIT_NPROC counts per user and not per program."""
+    count = 0
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with suppress(OSError):
+                if os.stat(f"/proc/{name}").st_uid == uid:
+                    count += len(os.listdir(f"/proc/{name}/task"))
+    return count

@@ -1,0 +1,184 @@
+"""The slot: a fresh interpreter that walls itself off and then forks one process per run.
+
+Three processes: the *outer* one stays in the host's namespaces, makes the control group and removes it at the end;
+the *door* enters the namespaces; the *supervisor* is the first process inside and serves the client. Each dies with
+the one before it, and the supervisor ends when the client's socket closes or the client's process is gone.
+
+The slot is executed with an empty environment, never forked from the trainer, whose memory it must not inherit.
+"""
+
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, NoReturn
+
+from accredit.sandboxes.protocol import LAYERS, Layer, Limits
+
+from . import cgroup, kernel, namespaces, wire
+from .cgroup import Cgroup
+from .confine import Plan, uid_for
+from .namespaces import Way
+from .orphans import SurvivorsLeft
+from .runs import Result, Supervisor, TrainerGone
+
+_IDLE_S = 30 * 24 * 3600.0
+_SEND_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """What the outer process hands down: sockets, limits, and why layers are off that it knows of."""
+
+    control: socket.socket
+    trainer: int
+    limits: Limits
+    group: Cgroup | None
+    uid: int
+    off: dict[str, str]
+
+
+def main(control_fd: int, trainer_pid: int, options: str) -> None:
+    """Serve one client; `options` is JSON with `limits` and `without` (layers to leave out)."""
+    trainer = os.pidfd_open(trainer_pid)
+    if os.getppid() != trainer_pid:
+        return  # it died before we could watch it
+    asked = json.loads(options)
+    off = dict.fromkeys(asked["without"], "left out on request")
+    limits = Limits(**asked["limits"])
+    control = socket.socket(fileno=control_fd)
+    control.set_inheritable(False)
+    group: Cgroup | None = None
+    if "cgroup" not in off:
+        try:
+            group = cgroup.create(limits.memory_mb, limits.pids)
+        except OSError as error:
+            off["cgroup"] = str(error)
+    start = _Start(control, trainer, limits, group, uid_for(os.getpid()), off)
+    try:
+        _serve_by_strongest_way(start)
+    finally:
+        if group is not None:
+            group.remove()
+
+
+def _serve_by_strongest_way(start: _Start) -> None:
+    """Try each way into namespaces in a child, because a failed attempt cannot be taken back."""
+    ways = [Way.NONE] if "namespaces" in start.off else list(Way)
+    refusals: list[str] = []
+    for way in ways:
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        pid = os.fork()
+        if pid == 0:
+            os.close(reader)
+            _in_child(lambda way=way, writer=writer: _be_door(start, way, writer, refusals))
+        os.close(writer)
+        with os.fdopen(reader, "rb") as file:
+            refusal = file.read().decode()
+        if refusal == "ok":
+            start.control.close()  # else the client would not see the end of the supervisor
+            os.waitpid(pid, 0)
+            return
+        os.waitpid(pid, 0)
+        refusals.append(f"{way.value}: {refusal or 'ended without a word'}")
+    wire.send(start.control, {"refused": "; ".join(refusals)})
+
+
+def _be_door(start: _Start, way: Way, answer: int, refusals: list[str]) -> None:
+    try:
+        namespaces.enter(way)
+    except OSError as error:
+        os.write(answer, str(error).encode())
+        return
+    kernel.die_with_parent()
+    pid = os.fork()
+    if pid == 0:
+        _in_child(lambda: _be_supervisor(start, way, answer, refusals))
+    os.close(answer)
+    start.control.close()
+    os.waitpid(pid, 0)
+
+
+def _be_supervisor(start: _Start, way: Way, answer: int, refusals: list[str]) -> None:
+    kernel.die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        supervisor, layers = _build(start, way, refusals)
+    except OSError as error:
+        os.write(answer, str(error).encode())
+        return
+    os.write(answer, b"ok")
+    os.close(answer)
+    gc.collect()
+    gc.freeze()  # keeps the forks from copying pages that only the collector touches
+    start.control.settimeout(_SEND_S)
+    wire.send(start.control, {"layers": [asdict(layer) for layer in layers]})
+    try:
+        while _serve_one(supervisor):
+            pass
+    except (TrainerGone, SurvivorsLeft, OSError):
+        return
+
+
+def _build(start: _Start, way: Way, refusals: list[str]) -> tuple[Supervisor, list[Layer]]:
+    """Build the root, try the walls of a run once, and return the supervisor with the layers as found."""
+    own_processes = None
+    if way is Way.NONE:
+        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    else:
+        own_processes = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        namespaces.make_root()
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+    off = dict(start.off)
+    if way is Way.NONE:
+        off.setdefault("namespaces", "; ".join(refusals))
+    if way is Way.USER:
+        off.setdefault("uid_drop", "only the user's own id exists in the user namespace")
+    elif os.geteuid() != 0:
+        off.setdefault("uid_drop", "not root")
+    while True:
+        plan = Plan(way, frozenset(LAYERS) - off.keys(), start.group, start.uid)
+        supervisor = Supervisor(plan, start.control, start.trainer, own_processes)
+        failures = supervisor.try_walls(start.limits)
+        if not failures:
+            return supervisor, [Layer(name, name not in off, off.get(name, "")) for name in LAYERS]
+        off.update(failures)
+
+
+def _serve_one(supervisor: Supervisor) -> bool:
+    frame = wire.receive(supervisor.control, _IDLE_S)
+    if frame is None:
+        return False
+    if "run" not in frame.header:
+        return True  # a cancellation that came after its run had ended
+    run_id, limits = frame.header["run"], Limits(**frame.header["limits"])
+    try:
+        result = supervisor.run(run_id, frame.blobs[0], limits)
+    except OSError as error:
+        wire.send(supervisor.control, {"run": run_id, "evidence": {"fault": "start_failed", "detail": str(error)}})
+        return True
+    supervisor.control.settimeout(_SEND_S)
+    output = result.output
+    wire.send(supervisor.control, _header(run_id, result), bytes(output.kept[0]), bytes(output.kept[1]), result.report)
+    return True
+
+
+def _header(run_id: int, result: Result) -> dict[str, Any]:
+    return {"run": run_id, "evidence": result.evidence, "usage": result.usage, "sizes": result.output.sizes}
+
+
+def _in_child(work: Callable[[], None]) -> NoReturn:
+    """Do the work of a forked process and end it there, whatever happens."""
+    status = 0
+    try:
+        work()
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        status = 1
+    os._exit(status)
