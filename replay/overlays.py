@@ -1,0 +1,43 @@
+"""Scales: what the strongest colour of an overlay stands for.
+
+One scale for a whole group, so that two rollouts of a task can be compared by eye. It does not draw.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accredit.credit.ledger import Credit
+from accredit.credit.traces import StoredEpisode
+
+__all__ = ["columns_of", "group_scales"]
+
+PERCENTILE = 99.0
+
+
+def columns_of(credit: Credit | None) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    """Yield every signal of a ledger by its overlay's name: `credit`, `credit:outcome`, ..., `advantage`, ..."""
+    if credit is None:
+        return
+    for quantity, ledger in (("credit", credit.credit), ("advantage", credit.advantage)):
+        yield quantity, ledger.total
+        for name, term_T in ledger.terms.items():
+            yield f"{quantity}:{name}", term_T
+
+
+def group_scales(episodes: Sequence[StoredEpisode]) -> dict[str, float]:
+    """Return overlay name -> scale: the 99th percentile of the magnitudes that are not 0, over all of `episodes`.
+
+    The scale is symmetric: its negative is the strongest colour of the other sign. A signal that is 0 everywhere has
+    scale 1.
+    """
+    found: dict[str, list[NDArray[np.float64]]] = {}
+    for episode in episodes:
+        for name, signal_T in columns_of(episode.credit):
+            found.setdefault(name, []).append(np.abs(signal_T[signal_T != 0]))
+    scales: dict[str, float] = {}
+    for name, parts in found.items():
+        magnitudes = np.concatenate(parts)
+        scales[name] = float(np.percentile(magnitudes, PERCENTILE)) if magnitudes.size else 1.0
+    return scales
