@@ -1,0 +1,226 @@
+"""Anchors: the prefixes of a trajectory whose value the group itself can estimate.
+
+Two kinds, beside the start (V_0 = mean R) and the end (V = R):
+
+- *state anchors*: a turn border whose `state_key` at least two rollouts visited. With m the mean return still to come
+  over the n rollouts that visited it (each counted once, at its first visit) and P the value of their previous state
+  anchors, V = (n m + kappa P) / (n + kappa). A state that exactly the rollouts of the previous anchor reached is not
+  shrunk: nobody branched off, so V moves by the difference of the two means, which is 0 unless a reward fell between.
+- *token anchors*: a stretch of sampled and fed-back tokens that at least two rollouts share after leaving the same
+  state anchor. Its value is the mean of the values that those rollouts reached at their next state anchor. It exists
+  before the environment has spoken, and this is what tells skill from luck.
+
+A token anchor between two visits of one state (a null turn) is dropped: the state key says that nothing happened. The
+values are in units of R, split into its parts (outcome, turn rewards). Nothing here knows of masks, credit or charges.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accredit.credit.trajectory import Trajectory
+
+from .rewards import exact_mean
+from .trie import shared_prefixes
+
+__all__ = ["Anchor", "find_anchors"]
+
+Floats = NDArray[np.float64]
+START = ("start",)
+Node = tuple[str, ...]
+
+
+class Anchor(NamedTuple):
+    """A prefix with a value.
+
+    Attributes:
+        position: the tokens [0, position) are known.
+        value: float64 [2], E[R | those tokens] as (outcome, turn rewards).
+        own: the weight of the rollout itself in the value.
+
+    """
+
+    position: int
+    value: Floats
+    own: float
+
+
+class Visit(NamedTuple):
+    """A stay of one rollout in one state: it came at border `came` and left for another state from border `left`."""
+
+    node: Node
+    came: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """One scored rollout as a walk through states.
+
+    Attributes:
+        token_ids: int32 [T].
+        border_K: int64 [K+1], the first token of every turn, then T.
+        paid: float64 [K+1, 2], the parts of R collected before each border; the outcome comes after all of them.
+        total: float64 [2], the parts of R.
+        keyed: the borders whose state is known, the end last.
+        visits: the stays at those borders, in order.
+
+    """
+
+    token_ids: NDArray[np.int32]
+    border_K: NDArray[np.int64]
+    paid: Floats
+    total: Floats
+    keyed: tuple[int, ...]
+    visits: tuple[Visit, ...]
+
+    def paid_at(self, position: int, before: int) -> Floats:
+        """Return the parts of R collected once [0, position) is known, inside a run that ends at border `before`."""
+        border = int(np.searchsorted(self.border_K, position, side="right")) - 1
+        paid_2: Floats = self.paid[max(0, min(border, before - 1))]
+        return paid_2
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The value of a state: `to_go` float64 [2], the parts of R still to come; `own`, each visitor's weight in it."""
+
+    to_go: Floats
+    own: float
+
+
+def find_anchors(trajectories: Sequence[Trajectory], parts: Floats, kappa: float) -> list[list[Anchor]]:
+    """Return the anchors of every trajectory, from the start of its first turn to its end, positions never falling.
+
+    Args:
+        trajectories: S scored rollouts of one task, at least two.
+        parts: float64 [S, 2], outcome and sum of turn rewards of each.
+        kappa: how many visits the previous anchor's value counts for; 0 trusts every shared state.
+
+    """
+    walks = [_walk(t, total_2, trajectories[0].state_keys[0]) for t, total_2 in zip(trajectories, parts, strict=True)]
+    states = _state_values(walks, kappa)
+    shared_visits = [[visit for visit in walk.visits if visit.node in states] for walk in walks]
+    anchors: list[list[Anchor]] = [[] for _ in walks]
+    for index, found in _token_anchors(walks, shared_visits, states):
+        anchors[index].append(found)
+    for walk, visits, found_here in zip(walks, shared_visits, anchors, strict=True):
+        for visit in visits:
+            state = states[visit.node]
+            stay = [k for k in walk.keyed if visit.came <= k <= visit.left]
+            found_here += [Anchor(int(walk.border_K[k]), walk.paid[k] + state.to_go, state.own) for k in stay]
+        found_here.append(Anchor(len(walk.token_ids), walk.total, 1.0))
+        found_here.sort(key=lambda anchor: anchor.position)  # stable: at a border the token anchor comes first
+    return anchors
+
+
+def _walk(trajectory: Trajectory, total_2: Floats, start_key: str | None) -> Walk:
+    turns = trajectory.turns
+    border_K = np.full(turns + 1, len(trajectory), dtype=np.int64)
+    for span in reversed(trajectory.spans):
+        if span.turn >= 0:
+            border_K[span.turn] = span.start
+    border_K = np.minimum.accumulate(border_K[::-1])[::-1]
+    paid = np.zeros((turns + 1, 2))
+    paid[1:, 1] = np.cumsum(trajectory.turn_rewards)
+    keyed = [k for k in range(turns) if k == 0 or trajectory.state_keys[k] is not None] or [0]
+    visits: list[Visit] = []
+    for k in keyed:
+        key = trajectory.state_keys[k]
+        node = START if k == 0 or key is None or key == start_key else (key, "")
+        if visits and visits[-1].node == node:
+            visits[-1] = visits[-1]._replace(left=k)
+        else:
+            visits.append(Visit(node, k, k))
+    return Walk(trajectory.token_ids, border_K, paid, total_2, (*keyed, turns), tuple(visits))
+
+
+def _state_values(walks: Sequence[Walk], kappa: float) -> dict[Node, State]:
+    """Return the value of every state that at least two rollouts visited, the start among them."""
+    first_visits: dict[Node, dict[int, Visit]] = {}
+    for index, walk in enumerate(walks):
+        for visit in walk.visits:
+            first_visits.setdefault(visit.node, {}).setdefault(index, visit)
+    shared = {node: visitors for node, visitors in first_visits.items() if len(visitors) > 1}
+    previous: dict[Node, dict[int, Visit]] = {node: {} for node in shared}
+    depth: dict[Node, int] = {}
+    for index, walk in enumerate(walks):
+        path = [visit for visit in walk.visits if visit.node in shared]
+        for at, visit in enumerate(path):
+            if index not in previous[visit.node]:
+                previous[visit.node][index] = path[at - 1] if at else visit
+                depth[visit.node] = min(at, depth.get(visit.node, at))
+    means = {
+        node: exact_mean(np.stack([walks[i].total - walks[i].paid[v.came] for i, v in visitors.items()]))
+        for node, visitors in shared.items()
+    }
+    states = {START: State(means[START], 1 / len(walks))}
+    for node in sorted(shared, key=lambda node: depth[node]):
+        if node == START:
+            continue
+        visitors, count = shared[node], len(shared[node])
+        came_from = {i: v for i, v in previous[node].items() if depth[v.node] < depth[node]}
+        sources = {visit.node for visit in came_from.values()}
+        source = next(iter(sources))
+        if len(sources) == 1 and shared[source].keys() == visitors.keys() == came_from.keys():
+            states[node] = State(states[source].to_go + (means[node] - means[source]), states[source].own)
+            continue
+        prior_2 = exact_mean(
+            np.stack(
+                [
+                    states[v.node].to_go - (walks[i].paid[visitors[i].came] - walks[i].paid[v.left])
+                    for i, v in sorted(came_from.items())
+                ]
+            )
+        )
+        prior_own = sum(states[v.node].own for v in came_from.values()) / len(came_from)
+        to_go_2 = prior_2 + count / (count + kappa) * (means[node] - prior_2)
+        states[node] = State(to_go_2, (1 + kappa * prior_own) / (count + kappa))
+    return states
+
+
+class Run(NamedTuple):
+    """The tokens of one rollout from its leaving a shared state to the next border whose state is known."""
+
+    walk: int
+    start: int
+    end_border: int
+    token_ids: NDArray[np.int32]
+    reached: Floats
+
+
+def _token_anchors(
+    walks: Sequence[Walk], shared_visits: Sequence[Sequence[Visit]], states: dict[Node, State]
+) -> list[tuple[int, Anchor]]:
+    """Return (index of the walk, anchor) for every token anchor."""
+    leaving: dict[Node, list[Run]] = {}
+    for index, (walk, visits) in enumerate(zip(walks, shared_visits, strict=True)):
+        for at, visit in enumerate(visits):
+            end_border = walk.keyed[walk.keyed.index(visit.left) + 1]
+            start, end = int(walk.border_K[visit.left]), int(walk.border_K[end_border])
+            later = visits[at + 1] if at + 1 < len(visits) else None
+            reached_2 = walk.total if later is None else walk.paid[later.came] + states[later.node].to_go
+            leaving.setdefault(visit.node, []).append(
+                Run(index, start, end_border, walk.token_ids[start:end], reached_2)
+            )
+    found: list[tuple[int, Anchor]] = []
+    for node, runs in leaving.items():
+        for members, first, last in shared_prefixes([run.token_ids for run in runs]):
+            sharing = [runs[m] for m in members]
+            if len({run.walk for run in sharing}) > 1:
+                own = states[node].own if len(members) == len(runs) else 1 / len(members)
+                for offset in {first, last} - {0}:
+                    paid = np.stack([walks[r.walk].paid_at(r.start + offset, r.end_border) for r in sharing])
+                    if first == 0:
+                        left = np.stack([walks[r.walk].paid_at(r.start, r.end_border) for r in sharing])
+                        to_go_2 = states[node].to_go - exact_mean(paid - left)
+                    else:
+                        to_go_2 = exact_mean(np.stack([run.reached for run in sharing]) - paid)
+                    found += [
+                        (run.walk, Anchor(run.start + offset, paid_2 + to_go_2, own))
+                        for run, paid_2 in zip(sharing, paid, strict=True)
+                    ]
+    return found

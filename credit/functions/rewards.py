@@ -1,0 +1,66 @@
+"""The rewards of a group as credit functions read them: who is scored, and whether there is anything to learn.
+
+An unscored member is out of every baseline. A group teaches nothing when it has fewer than two scored members or when
+their rewards are all equal; equality is tested on the rewards themselves (max == min), because the spread of eight
+equal 0.7 is not exactly 0.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accredit.credit.trajectory import Group
+
+__all__ = ["Rewards", "all_equal", "exact_mean", "read_rewards"]
+
+COMPONENTS = ("outcome", "turn")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rewards:
+    """The scored members of a group.
+
+    Attributes:
+        scored: int64 [S], their indices in the group.
+        parts: float64 [S, 2], outcome and sum of turn rewards of each.
+        names: the ledger terms that the columns of `parts` feed; `turn` is absent when no member has a turn reward.
+        teaches: whether the group carries a learning signal.
+
+    """
+
+    scored: NDArray[np.int64]
+    parts: NDArray[np.float64]
+    names: tuple[str, ...]
+    teaches: bool
+
+    @property
+    def totals(self) -> NDArray[np.float64]:
+        """float64 [S], R of each scored member."""
+        totals_S: NDArray[np.float64] = self.parts.sum(axis=1)
+        return totals_S
+
+
+def read_rewards(group: Group) -> Rewards:
+    """Return the rewards of the scored members of `group`."""
+    members = [(i, t) for i, t in enumerate(group.trajectories) if t.outcome is not None]
+    parts_S2 = np.array([(t.outcome, t.turn_rewards.sum()) for _, t in members], dtype=np.float64).reshape(-1, 2)
+    paid_by_turn = any(bool(t.turn_rewards.any()) for _, t in members)
+    return Rewards(
+        scored=np.array([i for i, _ in members], dtype=np.int64),
+        parts=parts_S2,
+        names=COMPONENTS if paid_by_turn else COMPONENTS[:1],
+        teaches=len(members) > 1 and not all_equal(parts_S2.sum(axis=1)),
+    )
+
+
+def all_equal(values: NDArray[np.float64]) -> bool:
+    """Whether max == min, up to the last bits that the order of a sum of rewards can move (0.1 + 0.2 is 0.3)."""
+    high, low = float(values.max()), float(values.min())
+    return high == low or high - low <= 4 * float(np.spacing(max(abs(high), abs(low))))
+
+
+def exact_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean over the first axis, exact when all values are equal."""
+    mean: NDArray[np.float64] = values[0] + (values - values[0]).mean(axis=0)
+    return mean
