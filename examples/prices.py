@@ -1,8 +1,8 @@
 """The smallest environment: one task, one tool.
 
-    accredit check examples/prices.py:Prices
-    accredit play examples/prices.py:Prices
-    python examples/prices.py
+accredit check examples/prices.py:Prices
+accredit play examples/prices.py:Prices
+python examples/prices.py
 """
 
 from accredit.envs import Task, ToolEnv, make, register, tool

@@ -1,7 +1,7 @@
 """Accredit: reinforcement learning of tool-using language-model agents, with credit that is right by construction.
 
-The names below, and the rooms themselves (`accredit.envs`, `accredit.credit`, ...), are imported when first asked for, so
-that `import accredit` costs nothing and a trainer that needs only `accredit.credit` gets numpy only.
+The names below, and the rooms themselves (`accredit.envs`, `accredit.credit`, ...), are imported when first asked for,
+so that `import accredit` costs nothing and a trainer that needs only `accredit.credit` gets numpy only.
 """
 
 from importlib import import_module

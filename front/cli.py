@@ -48,12 +48,12 @@ _EPILOG = "Exit codes: 0 done, 1 failed, 2 wrong command line or configuration, 
 
 
 def available() -> list[Entry]:
-    """The commands whose module is there."""
+    """Name the commands whose module is there."""
     return [entry for entry in COMMANDS if find_spec(entry.module) is not None]
 
 
 def build_app(selected: str | None = None, *, every: bool = False) -> typer.Typer:
-    """The command line with one command (`selected`), or `every` one, really loaded; the rest are named only."""
+    """Make the command line with one command (`selected`), or `every` one, loaded; the rest are named only."""
     app = typer.Typer(
         help="Reinforcement learning of tool-using language-model agents: the tokens the model decided get the credit.",
         epilog=_EPILOG,

@@ -21,9 +21,16 @@ HEAVY = {
     "playwright": [],
     "pyarrow": ["credit/traces/"],
     "ray": ["trainer/distributed", "agents/ray"],
-    "renderers": ["envs/rendering"],
-    "torch": ["agents/transformers", "agents/kvcache", "agents/vllm", "trainer/"],
-    "transformers": ["agents/transformers", "agents/kvcache", "agents/vllm", "envs/rendering", "trainer/"],
+    "renderers": ["envs/package"],
+    "torch": ["agents/kvcache", "agents/models", "agents/transformers", "agents/vllm", "trainer/"],
+    "transformers": [
+        "agents/kvcache",
+        "agents/models",
+        "agents/transformers",
+        "agents/vllm",
+        "envs/tinytokenizers",
+        "trainer/",
+    ],
     "vllm": ["agents/vllm"],
 }
 
@@ -57,10 +64,8 @@ FILES = {
 
 
 def is_type_checking(test: ast.expr) -> bool:
-    return (
-        isinstance(test, ast.Name)
-        and test.id == "TYPE_CHECKING"
-        or (isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING")
+    return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
+        isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
     )
 
 
@@ -113,10 +118,11 @@ def test_imports_point_down_also_inside_functions() -> None:
     assert not upward, "\n".join(upward)
 
 
-def test_imports_run_in_no_circle() -> None:
+def test_modules_import_each_other_in_no_circle() -> None:
+    # a function may import its own room lazily (a factory its implementations); rooms cannot form circles at all
     graph: dict[str, set[str]] = {source: set() for source in FILES}
     for found in IMPORTS:
-        if found.module in FILES and not found.typing_only and found.module != found.source:
+        if found.module in FILES and not (found.typing_only or found.lazy) and found.module != found.source:
             graph[found.source].add(found.module)
     done: set[str] = set()
 
@@ -183,7 +189,8 @@ def test_heavy_package_is_imported_only_where_it_is_needed(package: str) -> None
 
 def loaded_after(statement: str) -> set[str]:
     """Top-level names in `sys.modules` of a fresh interpreter after the statement, less what was there at its start."""
-    code = f"import sys, json; before = set(sys.modules); {statement}; print(json.dumps(sorted(set(sys.modules) - before)))"
+    code = f"import sys, json; before = set(sys.modules); {statement}; "
+    code += "print(json.dumps(sorted(set(sys.modules) - before)))"
     answer = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=ROOT / "tests"
     )

@@ -1,0 +1,87 @@
+"""`accredit replay`: stored trajectories as one HTML file, or in the terminal."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from accredit.table import print_table
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Look at stored trajectories: who was paid for which token, and why.", no_args_is_help=True)
+
+Run = Annotated[Path, typer.Argument(help="Directory of a run, or its traces folder.")]
+Step = Annotated[int | None, typer.Option(help="Training step.", show_default="any; of one id, the latest")]
+Split = Annotated[str | None, typer.Option(help="train or heldout.", show_default="both")]
+
+
+@app.command("export")
+def export_command(
+    run: Run,
+    out: Annotated[Path | None, typer.Option(help="File to write.", show_default="RUN/replay.html")] = None,
+    episode: Annotated[
+        list[str] | None, typer.Option(help="Id of an episode; may be given several times.", show_default="all")
+    ] = None,
+    group: Annotated[str | None, typer.Option(help="Rollouts of this group only.", show_default="any")] = None,
+    step: Step = None,
+    split: Split = None,
+    top: Annotated[int | None, typer.Option(help="Keep the N highest rewards.", min=1, show_default="all")] = None,
+    budget_mb: Annotated[float, typer.Option(help="Size of the file, in MB, at which to stop adding episodes.")] = 20.0,
+    title: Annotated[str | None, typer.Option(help="Title of the page.", show_default="the run's name")] = None,
+) -> None:
+    """Write chosen episodes as one self-contained HTML file, which opens anywhere and asks no server."""
+    from accredit.replay import export
+
+    written = export(
+        run,
+        out or run / "replay.html",
+        episodes=episode or None,
+        group=group,
+        step=step,
+        split=split,
+        top=top,
+        budget_mb=budget_mb,
+        title=title,
+    )
+    print(f"wrote {written} ({written.stat().st_size / 1e6:.1f} MB)")
+
+
+@app.command("show")
+def show_command(
+    run: Run,
+    episode: Annotated[str | None, typer.Argument(help="Id of an episode.", show_default="list them")] = None,
+    step: Step = None,
+    split: Split = None,
+    last: Annotated[int, typer.Option(help="Of the list, the last N; 0 for all.", min=0)] = 20,
+    ledger: Annotated[
+        int, typer.Option(help="Print the ledger of the first N decision tokens; 0 for none.", min=0)
+    ] = 0,
+) -> None:
+    """Print an episode in the terminal: credit as colour, masked text dim, charges with their reasons."""
+    from accredit.replay import open_run, show
+
+    reader = open_run(run)
+    if episode is not None:
+        show(reader.episode(episode, step), ledger=ledger)
+        return
+    rows = [row for row in reader.index() if step in (None, row.step) and split in (None, row.split)]
+    shown = rows[-last:] if last else rows
+    cells = [
+        [
+            row.episode_id,
+            str(row.step),
+            row.split,
+            row.env_id,
+            row.task_id,
+            "unscored" if row.reward is None else f"{row.reward:.3f}",
+            row.stop,
+            str(row.turns),
+            str(row.tokens),
+            str(row.charges),
+        ]
+        for row in shown
+    ]
+    print_table(["episode", "step", "split", "env", "task", "reward", "stop", "turns", "tokens", "charges"], cells)
+    if len(shown) < len(rows):
+        print(f"{len(shown)} of {len(rows)} episodes; --last 0 lists all")
