@@ -74,18 +74,7 @@ class PackageRenderer(TokenText):
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSchema]) -> list[Piece]:
         """Render the start of a conversation."""
-        given: list[Any] = [self._message_of(message) for message in messages]
-        try:
-            rendered = self._package.render(given, tools=_tools(tools), add_generation_prompt=True)
-        except ValueError as error:
-            raise RenderError(f"renderer '{self.name}' cannot render these messages: {error}") from error
-        last = max((at for at, index in enumerate(rendered.message_indices) if index >= 0), default=-1)
-        system = [message.role == "system" for message in messages]
-        kinds = [
-            SCAFFOLD if at > last or (index >= 0 and not system[index] and not body) else PROMPT
-            for at, (index, body) in enumerate(zip(rendered.message_indices, _bodies(rendered), strict=True))
-        ]
-        return self._pieces(rendered.token_ids, kinds)
+        return self._whole(messages, tools, len(messages))
 
     def feedback(self, messages: Sequence[Message], *, closed: bool) -> list[Piece]:
         """Render what follows a decision that holds no open reasoning; `bridge` looks at the decision itself.
@@ -112,7 +101,9 @@ class PackageRenderer(TokenText):
     ) -> Bridge:
         """Render what follows `decision`; where the exact prefix cannot be extended, the whole conversation anew."""
         pieces, broken = self._extend(prefix, decision, new, tools)
-        return Bridge(pieces) if broken is None else Bridge(self.prompt([*conversation, *new], tools), broken)
+        if broken is None:
+            return Bridge(pieces)
+        return Bridge(self._whole([*conversation, *new], tools, len(conversation)), broken)
 
     def encode(self, text: str) -> list[int]:
         """Return ids that say `text` as the assistant, with its stop id: for scripts and warm starts."""
@@ -123,13 +114,29 @@ class PackageRenderer(TokenText):
         """Return the package's own token range of every call it finds in a decision, None where it gives none."""
         return [call.token_span for call in self._package.parse_response(np.asarray(ids).tolist()).tool_calls]
 
+    def _whole(self, messages: Sequence[Message], tools: Sequence[ToolSchema], answered: int) -> list[Piece]:
+        given: list[Any] = [self._message_of(message) for message in messages]
+        try:
+            rendered = self._package.render(given, tools=self._tools(tools), add_generation_prompt=True)
+        except ValueError as error:
+            raise RenderError(f"renderer '{self.name}' cannot render these messages: {error}") from error
+        last = max((at for at, index in enumerate(rendered.message_indices) if index >= 0), default=-1)
+        system = [message.role == "system" for message in messages]
+        kinds: list[SpanKind] = []
+        for at, (index, body) in enumerate(zip(rendered.message_indices, _bodies(rendered), strict=True)):
+            if at > last or (index >= 0 and not system[index] and not body):
+                kinds.append(SCAFFOLD)
+            else:
+                kinds.append(FEEDBACK if index >= answered else PROMPT)
+        return self._pieces(rendered.token_ids, kinds)
+
     def _extend(
         self, prefix: Sequence[int], decision: Sequence[int], new: Sequence[Message], tools: Sequence[ToolSchema]
     ) -> tuple[list[Piece], str | None]:
         before = [*map(int, prefix), *map(int, decision)]
         given: list[Any] = [self._message_of(message) for message in new]
         rendered = self._package.bridge_to_next_turn(
-            before[: len(prefix)], before[len(prefix) :], given, tools=_tools(tools)
+            before[: len(prefix)], before[len(prefix) :], given, tools=self._tools(tools)
         )
         if rendered is None:
             roles = ", ".join(sorted({message.role for message in new})) or "no"
@@ -152,6 +159,21 @@ class PackageRenderer(TokenText):
         if message.role == "tool":
             given |= {"name": message.name or "", "tool_call_id": message.call_id or ""}
         return given
+
+    def _tools(self, tools: Sequence[ToolSchema]) -> list[Any] | None:
+        control = self._plain.control.values()
+
+        def quoted(value: Any) -> Any:
+            if isinstance(value, str):
+                return self._quoted(value, control)
+            if isinstance(value, Mapping):
+                return {quoted(key): quoted(item) for key, item in value.items()}
+            return [quoted(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+        functions = [
+            {"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in tools
+        ]
+        return [{"type": "function", "function": quoted(function)} for function in functions] or None
 
     def _quoted(self, text: str, control: Iterable[str]) -> str:
         for spelled in sorted(control, key=len, reverse=True):
@@ -183,13 +205,3 @@ def _with_quotes(tokenizer: Any, control: Mapping[int, str]) -> tuple[Any, dict[
 def _bodies(rendered: Any) -> list[bool]:
     """Return which tokens are a message's own; without that knowledge of the package, all."""
     return list(rendered.is_content) or [True] * len(rendered.token_ids)
-
-
-def _tools(tools: Sequence[ToolSchema]) -> list[Any] | None:
-    return [
-        {
-            "type": "function",
-            "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
-        }
-        for tool in tools
-    ] or None
