@@ -10,3 +10,13 @@ register(
     "accredit.envs.catalogue.shop:Shop",
     "Serve customers of a small shop by its rules, over a database (levels easy, medium, hard).",
 )
+register(
+    "Arithmetic-v0",
+    "accredit.envs.catalogue.arithmetic:Arithmetic",
+    "Expressions and word problems with a calculator (levels easy, medium, hard).",
+)
+register(
+    "Chain-v0",
+    "accredit.envs.catalogue.chain:Chain",
+    "A long process with luck and idle turns whose values are known exactly (levels easy, medium, hard).",
+)
