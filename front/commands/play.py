@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +20,7 @@ _HELP = "Type a call (TOOL NAME=VALUE ...), or an answer in words, which ends th
 
 
 def command(
-    env: Annotated[str, typer.Argument(help=ENV_HELP)],
+    env: Annotated[str, typer.Argument(metavar="ENV", help=ENV_HELP)],
     expert: Annotated[bool, typer.Option("--expert", help="Watch the environment's scripted expert.")] = False,
     script: Annotated[
         Path | None,
@@ -70,8 +71,7 @@ def play_episode(env: ToolEnv, seed: int, options: dict[str, Any], lines: Iterat
         if text is None:
             print("=== broken off: no more moves")
             return None
-        if lines is None or not sys.stdin.isatty():
-            show((Message("assistant", text),))
+        show((Message("assistant", text),))
         messages, reward, terminated, truncated, _ = env.step(text)
         total += float(reward)
         show(messages)
@@ -100,6 +100,9 @@ def said(env: ToolEnv, lines: Iterator[str]) -> Iterator[str]:
 
 def typed_lines() -> Iterator[str]:
     """Yield what is typed, or piped in, until its end."""
+    if sys.stdin.isatty():
+        with suppress(ImportError):
+            import readline  # noqa: F401  (input() then has a history and an editable line)
     while True:
         try:
             yield input("> " if sys.stdin.isatty() else "")

@@ -11,7 +11,7 @@ __all__ = ["app"]
 
 app = typer.Typer(help="Look at stored trajectories: who was paid for which token, and why.", no_args_is_help=True)
 
-Run = Annotated[Path, typer.Argument(help="Directory of a run, or its traces folder.")]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run, or its traces folder.")]
 Step = Annotated[int | None, typer.Option(help="Training step.", show_default="any; of one id, the latest")]
 Split = Annotated[str | None, typer.Option(help="train or heldout.", show_default="both")]
 
@@ -50,7 +50,9 @@ def export_command(
 @app.command("show")
 def show_command(
     run: Run,
-    episode: Annotated[str | None, typer.Argument(help="Id of an episode.", show_default="list them")] = None,
+    episode: Annotated[
+        str | None, typer.Argument(metavar="EPISODE", help="Id of an episode.", show_default="list them")
+    ] = None,
     step: Step = None,
     split: Split = None,
     last: Annotated[int, typer.Option(help="Of the list, the last N; 0 for all.", min=0)] = 20,

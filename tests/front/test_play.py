@@ -1,3 +1,10 @@
+import fcntl
+import os
+import pty
+import select
+import subprocess
+import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -56,6 +63,39 @@ def test_play_is_the_same_for_the_same_seed(capsys: pytest.CaptureFixture[str]) 
         main(["play", "Shop-v0", "--expert", "--seed", "7"])
         said.append(capsys.readouterr().out)
     assert said[0] == said[1]
+
+
+def test_a_person_at_a_terminal_plays_and_interrupts() -> None:
+    person, terminal = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "accredit", "play", PRICES, "--episodes", "2"],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+        preexec_fn=own_terminal,
+    ) as process:
+        os.close(terminal)
+        wait_for(person, "> ")
+        os.write(person, b"price item=apple\n")
+        assert "2.0" in wait_for(person, "> ")
+        os.write(person, b"6.0\n")
+        assert "reward 1" in wait_for(person, "> ")
+        os.write(person, b"\x03")
+        assert process.wait(timeout=60) == 130
+    os.close(person)
+
+
+def own_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def wait_for(terminal: int, end: str) -> str:
+    said = b""
+    while not said.rstrip(b"\x1b[?204hl").endswith(end.encode()):
+        assert select.select([terminal], [], [], 60)[0], said.decode()
+        said += os.read(terminal, 4096)
+    return said.decode()
 
 
 @pytest.mark.parametrize(

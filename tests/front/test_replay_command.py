@@ -1,0 +1,78 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from accredit.cli import main
+from accredit.credit import Credit, Group, Ledger, Recorder, StopReason, Trajectory
+from accredit.credit.traces import TraceWriter
+
+
+def episode(name: str, outcome: float | None) -> Trajectory:
+    recorder = Recorder("accredit/Shop-v0", "shop-7", name, "g-0")
+    recorder.prompt(list(b"what is the price?"))
+    start, end = recorder.decision(list(b"three"), np.full(5, -0.5))
+    recorder.charge(start, end, 0.1, "invalid_arguments")
+    return recorder.finish(outcome, StopReason.DONE)
+
+
+def credit_of(trajectory: Trajectory) -> Credit:
+    ledger = Ledger(len(trajectory), {"outcome": np.where(trajectory.credit_mask, 0.2, 0.0)})
+    return Credit(ledger, ledger)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> str:
+    writer = TraceWriter(tmp_path / "shop" / "traces")
+    for step in range(3):
+        group = Group((episode(f"ep-{step}-a", 1.0), episode(f"ep-{step}-b", None)))
+        credits = [[credit_of(trajectory) for trajectory in group.trajectories]]
+        writer.write(step, [group], credits, lambda ids: [bytes([i]) for i in ids], "heldout" if step == 2 else "train")
+    return str(tmp_path / "shop")
+
+
+def test_show_lists_the_episodes_of_a_run(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", "show", run]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split()[:3] == ["episode", "step", "split"]
+    assert [row.split()[0] for row in rows] == [f"ep-{step}-{name}" for step in range(3) for name in "ab"]
+    assert rows[0].split()[5] == "1.000" and rows[1].split()[5] == "unscored"
+
+
+def test_show_says_how_much_of_the_list_is_left_out(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", "show", run, "--last", "2", "--split", "train"]) == 0
+    said = capsys.readouterr().out
+    assert "ep-1-a" in said and "ep-0-a" not in said and "ep-2-a" not in said
+    assert "2 of 4 episodes; --last 0 lists all" in said
+
+
+def test_show_prints_an_episode_with_its_charges(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", "show", run, "ep-1-a", "--ledger", "3"]) == 0
+    said = capsys.readouterr().out
+    assert "what is the price?" in said and "three" in said and "invalid_arguments" in said
+
+
+def test_show_of_an_unknown_episode_is_one_line_with_exit_code_1(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", "show", run, "ep-1-c"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("TraceError: no episode 'ep-1-c'") and "Traceback" not in said
+
+
+def test_export_writes_one_file_and_says_where(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "page.html"
+    assert main(["replay", "export", run, "--out", str(out), "--split", "heldout"]) == 0
+    assert str(out) in capsys.readouterr().out
+    page = out.read_text(encoding="utf-8")
+    assert "ep-2-a" in page and "ep-1-a" not in page
+
+
+def test_export_writes_beside_the_traces_unless_told(run: str) -> None:
+    assert main(["replay", "export", run, "--episode", "ep-0-a", "--episode", "ep-1-a"]) == 0
+    assert (Path(run) / "replay.html").is_file()
+
+
+def test_a_folder_without_traces_is_one_line_with_exit_code_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["replay", "show", str(tmp_path / "none")]) == 1
+    assert "there is no run at" in capsys.readouterr().err
