@@ -281,6 +281,17 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
             clone.rng = np.random.default_rng(seed)
         return clone
 
+    def end(self, stop: StopReason) -> float | None:
+        """End the running episode from outside, at a limit that the environment does not know; return its outcome.
+
+        Raises:
+            EnvError: no episode is running, or `reward` is wrongly written.
+
+        """
+        self._check_running("")
+        self._end(stop)
+        return self.outcome
+
     def charge_now(self, amount: float, reason: str, argument: str | None = None) -> None:
         """Charge the call that is running, from inside its tool, though the call itself may succeed.
 

@@ -76,7 +76,7 @@ def spec(name: str) -> EnvSpec:
     if found is None:
         known = [entry.id.removeprefix(f"{NAMESPACE}/") for entry in registered()]
         short = full.removeprefix(f"{NAMESPACE}/")
-        near = get_close_matches(short.lower(), [name.lower() for name in known], 3, 0.5)
+        near = get_close_matches(short.lower(), [name.lower() for name in known], 1, 0.5)
         names = [name for name in known if name.lower() in near]
         hint = f"did you mean {' or '.join(names)}?" if names else f"registered: {', '.join(known) or 'none'}"
         raise EnvError(f"unknown environment '{name}', {hint} (a file is named as path/to/file.py:Class)")

@@ -89,7 +89,11 @@ def result_text(value: Any, returns_nothing: bool = False) -> str:
 
 
 def cut_middle(text: str, limit: int) -> tuple[str, bool]:
-    """Cut `text` to at most `limit` characters by leaving out its middle, and say how much was left out."""
+    """Cut `text` to at most `limit` characters by leaving out its middle, and say how long it was.
+
+    Half characters (lone surrogates), which no tokenizer can encode, become "?".
+    """
+    text = text.encode("utf-8", "replace").decode("utf-8")
     if len(text) <= limit:
         return text, False
     note = f"\n[... {len(text)} characters, the middle was left out ...]\n"
