@@ -10,7 +10,7 @@ from difflib import get_close_matches
 
 from . import hermes
 from .errors import ParseError
-from .jsonspans import narrow, string_offsets
+from .jsonstrings import narrow, string_offsets
 from .parsed import CallFault, CharRange, ParsedCall, ParsedMessage
 
 __all__ = [

@@ -10,7 +10,8 @@ from typing import Any
 
 from accredit.credit import CallStatus
 
-from .jsonspans import JsonFault, JsonScan, child_path, decode_string, scan_json
+from .jsonspans import JsonScan, child_path, scan_json
+from .jsonstrings import decode_string
 from .parsed import CallFault, CharRange, ParsedCall, ParsedMessage
 
 __all__ = ["CLOSE", "OPEN", "parse"]
@@ -38,14 +39,14 @@ def parse(text: str) -> ParsedMessage:
 
 def _call(text: str, start: int, call_id: str) -> ParsedCall:
     body = start + len(OPEN)
-    try:
-        scan = scan_json(text, body)
-    except JsonFault as fault:
+    scan = scan_json(text, body)
+    fault = scan.fault
+    if fault is not None:
         end, closed = _broken_end(text, body, fault.resume)
         inside = fault.position < end
         what = f"{fault.message} at character {fault.position - body}" if inside else "a string has no closing quote"
         found = what if closed else _unclosed(what)
-        return _unreadable(text, start, end, call_id, found, fault.partial)
+        return _unreadable(text, start, end, call_id, found, scan)
     end = _after_space(text, scan.end)
     if text.startswith(CLOSE, end):
         return _readable(text, start, end + len(CLOSE), call_id, scan)
@@ -96,7 +97,7 @@ class _Reading:
 def _readable(text: str, start: int, end: int, call_id: str, scan: JsonScan) -> ParsedCall:
     if not isinstance(scan.value, dict):
         return _unreadable(text, start, end, call_id, f"found {_kind(scan.value)}", scan)
-    reading = _Reading(repairs=tuple(scan.repairs))
+    reading = _Reading(repairs=tuple(repair.replace(" $.arguments", " $", 1) for repair in scan.repairs))
     name, name_range = _name(text, scan)
     if not name:
         reading.blame(
@@ -135,11 +136,8 @@ def _arguments(text: str, scan: JsonScan, reading: _Reading) -> tuple[dict[str, 
 
 
 def _double_encoded(text: str, value: str, chars: CharRange) -> JsonScan | None:
-    try:
-        inner = scan_json(value)
-    except JsonFault:
-        return None
-    if not isinstance(inner.value, dict) or value[inner.end :].strip():
+    inner = scan_json(value)
+    if inner.fault is not None or not isinstance(inner.value, dict) or value[inner.end :].strip():
         return None
     offsets = decode_string(text, chars[0])[1]
     inner.ranges = {path: (offsets[start], offsets[end]) for path, (start, end) in inner.ranges.items()}
