@@ -2,17 +2,32 @@ import fcntl
 import os
 import pty
 import select
+import shutil
 import subprocess
 import sys
 import termios
+from collections.abc import Iterator
 from pathlib import Path
 
+import gymnasium
 import pytest
 
 from accredit.cli import main
 
-EXAMPLE = str(Path(__file__).parents[2] / "examples" / "prices.py")
-PRICES = f"{EXAMPLE}:Prices"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "prices.py"
+PRICES = "prices.py:Prices"
+
+
+@pytest.fixture(autouse=True)
+def example_of_my_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The example's file in the current folder, and a registry in which nobody else registered its name."""
+    shutil.copy(EXAMPLE, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    before = dict(gymnasium.registry)
+    gymnasium.registry.pop("accredit/Prices-v0", None)
+    yield
+    gymnasium.registry.clear()
+    gymnasium.registry.update(before)
 
 
 def script(folder: Path, *lines: str) -> str:
@@ -46,7 +61,7 @@ def test_moves_that_run_out_break_the_episode_off(tmp_path: Path, capsys: pytest
 
 
 def test_the_registered_name_inside_a_file_works_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["play", f"{EXAMPLE}:Prices-v0", "--script", script(tmp_path, "6.0")]) == 0
+    assert main(["play", "prices.py:Prices-v0", "--script", script(tmp_path, "6.0")]) == 0
     assert "reward 1" in capsys.readouterr().out
 
 
@@ -102,9 +117,9 @@ def wait_for(terminal: int, end: str) -> str:
     ("words", "message"),
     [
         (["play", "nowhere.py:Prices"], "no file nowhere.py"),
-        (["play", f"{EXAMPLE}:main"], "expected a ToolEnv class"),
+        (["play", "prices.py:main"], "expected a ToolEnv class"),
         (["play", "no_such_module:Prices"], "cannot import no_such_module"),
-        (["play", PRICES, "--expert", "--script", EXAMPLE], "exclude each other"),
+        (["play", PRICES, "--expert", "--script", "prices.py"], "exclude each other"),
         (["play", PRICES, "--split", "test"], "expected train or heldout"),
         (["play", PRICES, "--expert"], "has no expert"),
         (["play", PRICES, "--level", "hard"], "level"),
