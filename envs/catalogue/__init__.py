@@ -20,3 +20,8 @@ register(
     "accredit.envs.catalogue.chain:Chain",
     "A long process with luck and idle turns whose values are known exactly (levels easy, medium, hard).",
 )
+register(
+    "PythonMath-v0",
+    "accredit.envs.catalogue.python_math:PythonMath",
+    "Number problems solved by writing Python in a sandbox (levels easy, medium, hard).",
+)

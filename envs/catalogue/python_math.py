@@ -15,7 +15,9 @@ from accredit.envs.core import ToolEnv
 from accredit.envs.errors import InfrastructureError, ToolError
 from accredit.envs.task import Task
 from accredit.envs.tools import tool
-from accredit.sandboxes import Blame, Limits, Outcome, Session, Status, select
+from accredit.sandboxes import Blame, Limits, Outcome, Status
+from accredit.sandboxes.embedded.client import SlotClient
+from accredit.sandboxes.select import select
 
 from .scripted import format_call
 
@@ -107,11 +109,11 @@ class _Interpreter:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._session: Session | None = None
+        self._session: SlotClient | None = None
 
     def run(self, code: str) -> Outcome:
         if self._session is None:
-            self._session = select().open(self._limits)
+            self._session = select().open_blocking(self._limits)
         return self._session.run(code)
 
     def close(self) -> None:

@@ -36,9 +36,9 @@ from accredit.trainer.evaluation import summarise
 from accredit.trainer.sft import imitate
 
 SOURCES: tuple[tuple[str, dict[str, Any], int], ...] = (
-    ("Shop-v0", {"level": "easy"}, 3000),
-    ("Arithmetic-v0", {}, 1500),
-    ("PythonMath-v0", {}, 1500),
+    ("Shop-v0", {"level": "easy"}, 4000),
+    ("Arithmetic-v0", {}, 1000),
+    ("PythonMath-v0", {}, 1000),
 )
 """Environment, options and number of traces."""
 
@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("agents/base"), help="folder of the policy")
     parser.add_argument("--log", type=Path, default=Path("examples/base_policy/log.jsonl"), help="where to log")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=1200, help="optimizer steps")
+    parser.add_argument("--steps", type=int, default=1000, help="optimizer steps")
     parser.add_argument("--batch", type=int, default=48, help="sequences a step")
     parser.add_argument("--lr", type=float, default=2e-3, help="peak learning rate")
     parser.add_argument("--error-rate", type=float, default=0.3, help="how often the clerk lets a rule go")
@@ -99,7 +99,7 @@ def main() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, betas=(0.9, 0.98), weight_decay=0.01)
     for step in range(args.steps):
         draw = random.Random(seeds_of(args.seed, 7, step))
-        half = args.batch // 2
+        half = args.batch * 3 // 5
         rows = [*draw.sample(pools[0], half), *draw.sample(pools[1], args.batch - half)]
         lr = args.lr * min(1.0, (step + 1) / 50) * (1 - 0.95 * step / args.steps)
         facts = imitate(model, optimizer, rows, lr, 1.0, 16_384)
@@ -125,7 +125,9 @@ def _texts(seed: int) -> Iterator[str]:
         for index in range(400):
             messages, _ = env.reset(seed=seeds_of(seed, 9, index), options={**options, "split": "train"})
             yield "\n".join(message.content for message in messages)
-            yield "\n".join(f"{tool.name}({', '.join(tool.parameters['properties'])}): {tool.description}" for tool in env.schemas)
+            yield "\n".join(
+                f"{tool.name}({', '.join(tool.parameters['properties'])}): {tool.description}" for tool in env.schemas
+            )
             for said in env.expert():
                 yield said
                 new, _, ended, cut, _ = env.step(said)
@@ -157,7 +159,11 @@ def _trajectories(
 
 
 def _record(sample: Conversation, renderer: ChatMLRenderer) -> Trajectory:
-    write = {SpanKind.PROMPT: Recorder.prompt, SpanKind.FEEDBACK: Recorder.feedback, SpanKind.SCAFFOLD: Recorder.scaffold}
+    write = {
+        SpanKind.PROMPT: Recorder.prompt,
+        SpanKind.FEEDBACK: Recorder.feedback,
+        SpanKind.SCAFFOLD: Recorder.scaffold,
+    }
     recorder = Recorder()
     for kind, ids in renderer.prompt(sample.messages, sample.tools):
         write[kind](recorder, ids)

@@ -49,15 +49,11 @@ def _tool(rng: random.Random, name: str, arguments: dict[str, str]) -> ToolSchem
     words = " ".join(rng.choice(NOUNS) for _ in range(rng.randint(1, 3)))
     description = f"{rng.choice(VERBS).capitalize()} {words}." if rng.random() < 0.8 else ""
     properties = {argument: {"type": kind} for argument, kind in arguments.items()}
-    return ToolSchema(
-        name, description, {"type": "object", "properties": properties, "required": list(arguments)}
-    )
+    return ToolSchema(name, description, {"type": "object", "properties": properties, "required": list(arguments)})
 
 
 def _name(rng: random.Random) -> str:
-    return rng.choice(
-        [rng.choice(VERBS), rng.choice(NOUNS), f"{rng.choice(VERBS)}_{rng.choice(NOUNS)}", _letters(rng)]
-    )
+    return rng.choice([rng.choice(VERBS), rng.choice(NOUNS), f"{rng.choice(VERBS)}_{rng.choice(NOUNS)}", _letters(rng)])
 
 
 def _letters(rng: random.Random) -> str:
@@ -87,9 +83,7 @@ def _keys(rng: random.Random, count: int) -> list[str]:
 
 
 def _with_others(rng: random.Random, *tools: ToolSchema) -> tuple[ToolSchema, ...]:
-    others = {
-        _name(rng): _keys(rng, rng.randint(0, 2)) for _ in range(rng.randint(0, 4))
-    }
+    others = {_name(rng): _keys(rng, rng.randint(0, 2)) for _ in range(rng.randint(0, 4))}
     taken = {tool.name for tool in tools}
     schemas = list(tools) + [
         _tool(rng, name, {key: rng.choice(["string", "integer"]) for key in keys})
@@ -149,7 +143,9 @@ def _bill(rng: random.Random) -> Conversation:
     argument = rng.choice(["item", "name", "of"])
     price: float = rng.randint(1, 9) if rng.random() < 0.5 else float(rng.randint(1, 9))
     plural = f"{item}s" if rng.random() < 0.7 else item
-    text = rng.choice([f"What do {count} {plural} cost?", f"Price of {count} {plural}?", f"How much are {count} {plural}?"])
+    text = rng.choice(
+        [f"What do {count} {plural} cost?", f"Price of {count} {plural}?", f"How much are {count} {plural}?"]
+    )
     return Conversation(
         _opening(rng, text),
         _with_others(rng, _tool(rng, tool, {argument: "string"})),
