@@ -4,6 +4,7 @@ Off a terminal rich drops the styles and the text stays. It does not page and do
 """
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
 from rich.console import Console
@@ -11,6 +12,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from accredit.credit.ledger import Ledger
 from accredit.credit.spans import SpanKind
 from accredit.credit.traces import StoredEpisode
 
@@ -30,7 +32,7 @@ _MASKED = Style(dim=True)
 
 
 def show(episode: StoredEpisode, console: Console | None = None, ledger: int = 0) -> None:
-    """Print `episode`: its messages, its charges, and the ledger of its first `ledger` decision tokens."""
+    """Print `episode`: its messages, its charges, and the ledger of `ledger` tokens from the first decision on."""
     console = console or Console()
     t = episode.trajectory
     reward = "unscored" if t.reward is None else f"reward {t.reward:.3f}"
@@ -53,10 +55,10 @@ def show(episode: StoredEpisode, console: Console | None = None, ledger: int = 0
             text.append(printable(b"".join(episode.token_bytes[start:end]).decode("utf-8", "replace")), style)
         console.print(text, soft_wrap=True)
     _charges(episode, console)
+    if "credit" not in signals:
+        console.print(Text("no credit was stored with this episode", style="dim"))
     if ledger > 0:
         _ledger(episode, console, ledger)
-    elif "credit" not in signals:
-        console.print(Text("no credit was stored with this episode", style="dim"))
 
 
 def printable(text: str) -> str:
@@ -71,7 +73,7 @@ def _runs(values_T: np.ndarray | None, start: int, end: int) -> Iterable[tuple[i
         return
     borders = start + 1 + np.flatnonzero(np.diff(values_T[start:end]))
     edges = [start, *borders.tolist(), end]
-    yield from zip(edges[:-1], edges[1:], strict=True)
+    yield from pairwise(edges)
 
 
 def _style(value: float | None, scale: float) -> Style:
@@ -94,14 +96,21 @@ def _charges(episode: StoredEpisode, console: Console) -> None:
 
 def _ledger(episode: StoredEpisode, console: Console, rows: int) -> None:
     t = episode.trajectory
-    signals = dict(columns_of(episode.credit))
-    table = Table("token", "position", "id", "logprob (nats)", *signals, "mask", title=f"ledger of {rows} tokens")
-    for span in t.decisions:
-        for at in range(span.start, span.end):
-            if table.row_count == rows:
-                break
+    first = t.decisions[0].start if t.decisions else 0
+    last = min(len(t), first + rows)
+    table = Table("position", "token", "id", "logprob", "credit", "advantage", "mask", padding=(0, 1))
+    table.title = f"ledger of tokens [{first}, {last}), log-probabilities in nats"
+    for span in t.spans:
+        for at in range(max(first, span.start), min(last, span.end)):
             token = printable(episode.token_bytes[at].decode("utf-8", "backslashreplace"))
-            numbers = [f"{signal_T[at]:+.4f}" for signal_T in signals.values()]
-            cells = [repr(token), str(at), str(t.token_ids[at]), f"{t.logprobs[at]:.3f}", *numbers]
-            table.add_row(*(Text(cell) for cell in [*cells, MASK_REASONS[span.kind]]))
+            logprob = "" if np.isnan(t.logprobs[at]) else f"{t.logprobs[at]:.3f}"
+            sums = [_sum(episode.credit.credit, at), _sum(episode.credit.advantage, at)] if episode.credit else ["", ""]
+            cells = [str(at), repr(token), str(t.token_ids[at]), logprob, *sums, MASK_REASONS[span.kind]]
+            table.add_row(*(Text(cell) for cell in cells))
     console.print(table)
+
+
+def _sum(ledger: Ledger, at: int) -> str:
+    """Write one token's total as the sum of its terms; terms of exactly 0 are left out."""
+    terms = [f"{name} {term_T[at]:+.4f}" for name, term_T in ledger.terms.items() if term_T[at] != 0]
+    return f"{ledger.total[at]:+.4f}" + (f" = {', '.join(terms)}" if terms else "")

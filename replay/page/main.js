@@ -223,6 +223,7 @@ async function start() {
   await open(index, token);
 }
 
+new ResizeObserver(([{ target }]) => document.documentElement.style.setProperty("--head", `${target.offsetHeight}px`)).observe(document.getElementById("top"));
 renderNotice(run.notice);
 renderHelp();
 start();

@@ -5,6 +5,7 @@ import { count, el, plain, seconds, signed } from "./dom.js";
 
 const SOFT_CHARACTERS = 2000; // a chunk ends at the next line end after this many
 const HARD_CHARACTERS = 8000; // and here in any case
+const ANSWER_CHARACTERS = 20000; // of a failed call's answer, in its card
 const DIRECTION = /[\u202a-\u202e\u2066-\u2069]/g;
 
 // Returns {blocks, chunks, messages, calls}: what to show, its text chunks in token order, the messages that `j` and
@@ -54,8 +55,7 @@ function message(episode, span, built, largest, onCall) {
   const calls = episode.header.calls.map((call, index) => ({ call, index })).filter(({ call }) => call.turn === span.turn);
   const rail = el("header", { class: "rail" },
     el("span", { class: "role" }, roleOf(episode, span, calls)),
-    span.kind === "scaffold" ? null : el("span", { class: "about" }, `turn ${span.turn}`),
-    el("span", { class: span.trained ? "mask trained" : "mask" }, span.trained ? "trained" : "masked"));
+    el("span", { class: "about" }, `turn ${span.turn} · `, el("span", { class: span.trained ? "mask trained" : "mask" }, span.trained ? "trained" : "masked")));
   if (span.trained) rail.append(...creditBar(episode, span, largest));
   const found = span.text.match(DIRECTION);
   if (found) rail.append(el("span", { class: "warning", title: "Characters that reorder the text on screen" }, `${count(found.length, "direction mark")}`));
@@ -86,8 +86,8 @@ function creditBar(episode, span, largest) {
   if (value !== null) {
     const fill = el("i", { class: value < 0 ? "negative" : "positive" });
     fill.style.setProperty("--share", String(Math.min(1, Math.abs(value) / largest)));
-    parts.push(el("span", { class: "bar", title: "Credit of this turn: sum over its decision tokens" }, fill),
-      el("span", { class: "bar-value" }, signed(value, 3)));
+    parts.push(el("span", { class: "turn-credit", title: "Credit of this turn: the sum over its decision tokens" },
+      el("span", { class: "bar" }, fill), el("span", { class: "bar-value" }, signed(value, 3))));
   }
   if (reward) parts.push(el("span", { class: "about" }, `turn reward ${signed(reward, 3)}`));
   return parts;
@@ -102,13 +102,19 @@ function callCard(episode, call, index, built, onCall) {
     el("span", { class: "status-name" }, call.status), took ? el("span", { class: "about" }, took) : null);
   const card = el("div", { class: failed ? "call failed" : "call" }, head, ...charges.map((charge) => chargeButton(charge, onCall)));
   if (failed || charges.length) {
-    card.append(el("div", { class: "answer" }, el("span", { class: "about" }, call.truncated ? "answered (cut)" : "answered"), el("pre", { tabindex: "0" }, call.result)));
+    card.append(el("div", { class: "answer" }, el("span", { class: "about" }, call.truncated ? "answered (cut)" : "answered"), el("pre", { tabindex: "0" }, shortened(call.result))));
     if (Object.keys(call.detail ?? {}).length) {
       card.append(el("details", { class: "detail" }, el("summary", null, "what the tool reported"), el("pre", null, JSON.stringify(call.detail, null, 2))));
     }
   }
   built.calls.set(index, card);
   return card;
+}
+
+function shortened(answer) {
+  if (answer.length <= ANSWER_CHARACTERS) return answer;
+  const sizes = `${ANSWER_CHARACTERS.toLocaleString("en")} of ${answer.length.toLocaleString("en")} characters`;
+  return `${answer.slice(0, ANSWER_CHARACTERS)}\n[shown: the first ${sizes}; what the policy saw of it is in the feedback]`;
 }
 
 function chargeButton(charge, onCall) {

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+
 from accredit.credit import Call, CallStatus, Credit, Group, Ledger, Recorder, StopReason, Trajectory
 from accredit.credit.traces import TraceWriter
 
 SPECIALS = ["<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>"]
-_SPLIT = re.compile("|".join(map(re.escape, SPECIALS)) + r"| ?[A-Za-z]+|\d|\s+|[^\w\s]+| ?\w+")
+_SPLIT = re.compile("|".join(map(re.escape, SPECIALS)) + r"| ?[A-Za-z]+|\d|\s+|[^\w\s]| ?\w+")
 
 
 class WordTokens:
@@ -155,11 +156,11 @@ def shop_group(seed: int = 3) -> tuple[WordTokens, Group, list[Credit]]:
         "Is there enough oak left? ", "stock", {"item": "oak"}, '{"item": "oak", "left": 6}', worth=0.11, luck=-0.08
     )
     typo = Turn(
-        "Now the other wood. ", "price", {"item": "pine tree"}, 'unknown item "pine tree": expected one of ash, oak, pine',
+        "Now the other wood. ", "price", {"item": "pine tree"}, 'unknown item "pine tree": expected ash, oak or pine',
         '"pine tree"', CallStatus.INVALID_ARGUMENTS, worth=-0.07,
     )  # fmt: skip
     broken = Turn(
-        "Order it – größer geht nicht 🙂. ", "order", {"item": "oak", "qty": "six"}, "qty: expected an integer, found 'six'",
+        "Go – größer geht nicht 🙂. ", "order", {"item": "oak", "qty": "six"}, "qty: expected an integer, not 'six'",
         '"six"', CallStatus.INVALID_ARGUMENTS, worth=-0.12,
     )  # fmt: skip
     order_oak = Turn(
