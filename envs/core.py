@@ -52,6 +52,7 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
         hook_timeout_s: seconds that drawing a task with `setup`, or `reward`, may take; None for no limit.
         shared: names of attributes that forks share instead of copying (large data that is only read).
         own_splits: True if `tasks` or `draw_task` look at `self.split` themselves.
+        luck_spoils: True where luck alone may spoil a perfect episode, so that the expert need not always win.
         option_names: names of further options of `reset`, which the hooks read in `self.options`.
 
     What an episode has: `task`, `state`, `rng`, `answer`, `finished` (a tool may set it), `turn` (turns taken),
@@ -70,6 +71,7 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
     hook_timeout_s: float | None = 60.0
     shared: tuple[str, ...] = ()
     own_splits: bool = False
+    luck_spoils: bool = False
     option_names: tuple[str, ...] = ()
 
     task: Task
