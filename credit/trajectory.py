@@ -106,7 +106,8 @@ class Trajectory:
             inside = 0 <= charge.start < charge.end <= length and bool(decided_T[charge.start : charge.end].all())
             if not inside:
                 raise SpanError(
-                    f"charge '{charge.reason}' on tokens [{charge.start}, {charge.end}) leaves the decision tokens {where}"
+                    f"charge '{charge.reason}' on tokens [{charge.start}, {charge.end}) "
+                    f"leaves the decision tokens {where}"
                 )
         for column in (self.token_ids, self.logprobs, self.turn_rewards):
             column.setflags(write=False)

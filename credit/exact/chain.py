@@ -1,8 +1,8 @@
 """Chain: a long tool process whose values, advantages and policy gradient are known in closed form.
 
-K turns of 4 actions. On the relevant turns (evenly spaced) one action is right; on the null turns nothing depends on the
-action. After each turn luck breaks the state with probability q, silently and for good. R = 1 if no relevant turn was
-wrong and nothing broke, else 0. The state is (turn, ok), where ok means that R = 1 can still be reached.
+K turns of 4 actions. On the relevant turns (evenly spaced) one action is right; on the null turns nothing depends on
+the action. After each turn luck breaks the state with probability q, silently and for good. R = 1 if no relevant turn
+was wrong and nothing broke, else 0. The state is (turn, ok), where ok means that R = 1 can still be reached.
 
 The policy is a tabular softmax with its own logits for every turn, blind to ok: in every turn it takes one favourite
 action with probability p (on a relevant turn, the right one), and the others share the rest. Nothing here knows of

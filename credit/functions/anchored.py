@@ -78,9 +78,7 @@ class Anchored:
         scale, null_step = 1.0, 0.0
         if rewards.teaches:
             scored = [group.trajectories[i] for i in rewards.scored]
-            anchors = dict(
-                zip(rewards.scored.tolist(), find_anchors(scored, rewards.parts, self.kappa), strict=True)
-            )
+            anchors = dict(zip(rewards.scored.tolist(), find_anchors(scored, rewards.parts, self.kappa), strict=True))
             null_step = NULL_STEP * float(np.abs(rewards.parts).max())
             scale = inverse_spread(rewards) if self.scale == "spread" else 1.0
         priced = []
@@ -103,7 +101,7 @@ class Step(NamedTuple):
 
     Attributes:
         end: the position of the anchor reached.
-        moved: float64 [2], V(b) - V(a) by part of R.
+        moved: V(b) - V(a) by part of R, (outcome, turn rewards).
         decisions: indices of its decision tokens.
         feedback: indices of its feedback tokens.
         own: the rollout's own weight in V(a).
@@ -111,7 +109,7 @@ class Step(NamedTuple):
     """
 
     end: int
-    moved: Floats
+    moved: tuple[float, float]
     decisions: NDArray[np.intp]
     feedback: NDArray[np.intp]
     own: float
@@ -121,47 +119,52 @@ def _steps(trajectory: Trajectory, anchors: list[Anchor]) -> list[Step]:
     decision_N = np.flatnonzero(trajectory.credit_mask)
     feedback_N = np.flatnonzero(trajectory.value_mask & ~trajectory.credit_mask)
     positions = [anchor.position for anchor in anchors]
-    cut_decisions = np.searchsorted(decision_N, positions)
-    cut_feedback = np.searchsorted(feedback_N, positions)
+    cut_decisions = np.searchsorted(decision_N, positions).tolist()
+    cut_feedback = np.searchsorted(feedback_N, positions).tolist()
+    moved = np.diff(np.array([anchor.value for anchor in anchors]), axis=0).tolist()
     return [
         Step(
-            end=b.position,
-            moved=b.value - a.value,
+            end=positions[i + 1],
+            moved=(outcome, turn),
             decisions=decision_N[cut_decisions[i] : cut_decisions[i + 1]],
             feedback=feedback_N[cut_feedback[i] : cut_feedback[i + 1]],
-            own=a.own,
+            own=anchors[i].own,
         )
-        for i, (a, b) in enumerate(zip(anchors, anchors[1:], strict=False))
+        for i, (outcome, turn) in enumerate(moved)
     ]
 
 
 def _book_credit(trajectory: Trajectory, steps: list[Step], credit_T3: Floats) -> None:
     for step in steps:
-        if not step.moved.any():
+        outcome, turn = step.moved
+        if not (outcome or turn):
             continue
-        if len(step.decisions):
-            credit_T3[step.decisions, :2] += step.moved / len(step.decisions)
+        if count := len(step.decisions):
+            credit_T3[step.decisions] += (outcome / count, turn / count, 0.0)
             continue
         tokens = step.feedback if len(step.feedback) else _nearest_span(trajectory, step.end)
         if len(tokens):
-            credit_T3[tokens, 2] += step.moved.sum() / len(tokens)
+            credit_T3[tokens, 2] += (outcome + turn) / len(tokens)
 
 
 def _nearest_span(trajectory: Trajectory, position: int) -> NDArray[np.intp]:
-    """Return the tokens of the last decision or feedback span before `position`, else of the first after it."""
+    """Return the known tokens of the last decision or feedback span before `position`, else the first such span."""
     spans = [s for s in trajectory.spans if s.kind in (SpanKind.DECISION, SpanKind.FEEDBACK)]
     before = [s for s in spans if s.start < position]
-    chosen = before[-1:] or spans[:1]
-    return np.arange(chosen[0].start, min(chosen[0].end, max(position, chosen[0].start + 1))) if chosen else np.arange(0)
+    if before:
+        return np.arange(before[-1].start, min(before[-1].end, position))
+    return np.arange(spans[0].start, spans[0].end) if spans else np.arange(0)
 
 
 def _book_advantage(steps: list[Step], lam: float, null_step: float, advantage_T2: Floats) -> None:
-    later_2 = np.zeros(2)
+    later = (0.0, 0.0)
     for step in reversed(steps):
         if not len(step.decisions):
             continue
-        moves = bool(np.abs(step.moved).max() > null_step)
-        mixed_2 = (step.moved if moves else np.zeros(2)) + lam * later_2
-        advantage_T2[step.decisions] = mixed_2 / (1 - step.own)
+        outcome, turn = step.moved
+        moves = max(abs(outcome), abs(turn)) > null_step
+        mixed = (outcome + lam * later[0], turn + lam * later[1]) if moves else (lam * later[0], lam * later[1])
+        if mixed != (0.0, 0.0):
+            advantage_T2[step.decisions] = np.array(mixed) / (1 - step.own)
         if moves:
-            later_2 = mixed_2
+            later = mixed

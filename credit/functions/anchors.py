@@ -29,8 +29,8 @@ from .trie import shared_prefixes
 __all__ = ["Anchor", "find_anchors"]
 
 Floats = NDArray[np.float64]
-START = ("start",)
 Node = tuple[str, ...]
+START: Node = ("start",)
 
 
 class Anchor(NamedTuple):
@@ -77,10 +77,12 @@ class Walk:
     keyed: tuple[int, ...]
     visits: tuple[Visit, ...]
 
-    def paid_at(self, position: int, before: int) -> Floats:
-        """Return the parts of R collected once [0, position) is known, inside a run that ends at border `before`."""
-        border = int(np.searchsorted(self.border_K, position, side="right")) - 1
-        paid_2: Floats = self.paid[max(0, min(border, before - 1))]
+    def paid_at(self, position: int, left: int, end: int) -> Floats:
+        """Return the parts of R collected once [0, position) is known, inside a run from border `left` to `end`."""
+        if end - left > 1:
+            border = int(np.searchsorted(self.border_K, position, side="right")) - 1
+            left = max(left, min(border, end - 1))
+        paid_2: Floats = self.paid[left]
         return paid_2
 
 
@@ -130,7 +132,7 @@ def _walk(trajectory: Trajectory, total_2: Floats, start_key: str | None) -> Wal
     visits: list[Visit] = []
     for k in keyed:
         key = trajectory.state_keys[k]
-        node = START if k == 0 or key is None or key == start_key else (key, "")
+        node = START if k == 0 or key is None or key == start_key else ("state", key)
         if visits and visits[-1].node == node:
             visits[-1] = visits[-1]._replace(left=k)
         else:
@@ -154,7 +156,7 @@ def _state_values(walks: Sequence[Walk], kappa: float) -> dict[Node, State]:
                 previous[visit.node][index] = path[at - 1] if at else visit
                 depth[visit.node] = min(at, depth.get(visit.node, at))
     means = {
-        node: exact_mean(np.stack([walks[i].total - walks[i].paid[v.came] for i, v in visitors.items()]))
+        node: exact_mean(np.array([walks[i].total - walks[i].paid[v.came] for i, v in visitors.items()]))
         for node, visitors in shared.items()
     }
     states = {START: State(means[START], 1 / len(walks))}
@@ -168,15 +170,12 @@ def _state_values(walks: Sequence[Walk], kappa: float) -> dict[Node, State]:
         if len(sources) == 1 and shared[source].keys() == visitors.keys() == came_from.keys():
             states[node] = State(states[source].to_go + (means[node] - means[source]), states[source].own)
             continue
-        prior_2 = exact_mean(
-            np.stack(
-                [
-                    states[v.node].to_go - (walks[i].paid[visitors[i].came] - walks[i].paid[v.left])
-                    for i, v in sorted(came_from.items())
-                ]
-            )
-        )
-        prior_own = sum(states[v.node].own for v in came_from.values()) / len(came_from)
+        earlier = [
+            states[v.node].to_go - (walks[i].paid[visitors[i].came] - walks[i].paid[v.left])
+            for i, v in sorted(came_from.items())
+        ]
+        prior_2 = exact_mean(np.array(earlier))
+        prior_own = sum((states[v.node].own for v in came_from.values()), 0.0) / len(came_from)
         to_go_2 = prior_2 + count / (count + kappa) * (means[node] - prior_2)
         states[node] = State(to_go_2, (1 + kappa * prior_own) / (count + kappa))
     return states
@@ -186,8 +185,9 @@ class Run(NamedTuple):
     """The tokens of one rollout from its leaving a shared state to the next border whose state is known."""
 
     walk: int
+    left: int
+    end: int
     start: int
-    end_border: int
     token_ids: NDArray[np.int32]
     reached: Floats
 
@@ -199,28 +199,30 @@ def _token_anchors(
     leaving: dict[Node, list[Run]] = {}
     for index, (walk, visits) in enumerate(zip(walks, shared_visits, strict=True)):
         for at, visit in enumerate(visits):
-            end_border = walk.keyed[walk.keyed.index(visit.left) + 1]
-            start, end = int(walk.border_K[visit.left]), int(walk.border_K[end_border])
-            later = visits[at + 1] if at + 1 < len(visits) else None
-            reached_2 = walk.total if later is None else walk.paid[later.came] + states[later.node].to_go
-            leaving.setdefault(visit.node, []).append(
-                Run(index, start, end_border, walk.token_ids[start:end], reached_2)
-            )
+            end = walk.keyed[walk.keyed.index(visit.left) + 1]
+            start, stop = int(walk.border_K[visit.left]), int(walk.border_K[end])
+            reached_2 = walk.total
+            if at + 1 < len(visits):
+                later = visits[at + 1]
+                reached_2 = walk.paid[later.came] + states[later.node].to_go
+            run = Run(index, visit.left, end, start, walk.token_ids[start:stop], reached_2)
+            leaving.setdefault(visit.node, []).append(run)
     found: list[tuple[int, Anchor]] = []
     for node, runs in leaving.items():
         for members, first, last in shared_prefixes([run.token_ids for run in runs]):
             sharing = [runs[m] for m in members]
-            if len({run.walk for run in sharing}) > 1:
-                own = states[node].own if len(members) == len(runs) else 1 / len(members)
-                for offset in {first, last} - {0}:
-                    paid = np.stack([walks[r.walk].paid_at(r.start + offset, r.end_border) for r in sharing])
-                    if first == 0:
-                        left = np.stack([walks[r.walk].paid_at(r.start, r.end_border) for r in sharing])
-                        to_go_2 = states[node].to_go - exact_mean(paid - left)
-                    else:
-                        to_go_2 = exact_mean(np.stack([run.reached for run in sharing]) - paid)
-                    found += [
-                        (run.walk, Anchor(run.start + offset, paid_2 + to_go_2, own))
-                        for run, paid_2 in zip(sharing, paid, strict=True)
-                    ]
+            if len({run.walk for run in sharing}) < 2:
+                continue
+            for offset in {first, last} - {0}:
+                paid = [walks[r.walk].paid_at(r.start + offset, r.left, r.end) for r in sharing]
+                if first == 0:
+                    own, left = states[node].own, [walks[r.walk].paid[r.left] for r in sharing]
+                    to_go_2 = states[node].to_go - exact_mean(np.array(paid) - np.array(left))
+                else:
+                    own = 1 / len(members)
+                    to_go_2 = exact_mean(np.array([run.reached for run in sharing]) - np.array(paid))
+                found += [
+                    (run.walk, Anchor(run.start + offset, paid_2 + to_go_2, own))
+                    for run, paid_2 in zip(sharing, paid, strict=True)
+                ]
     return found

@@ -62,5 +62,5 @@ def all_equal(values: NDArray[np.float64]) -> bool:
 
 def exact_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Mean over the first axis, exact when all values are equal."""
-    mean: NDArray[np.float64] = values[0] + (values - values[0]).mean(axis=0)
+    mean: NDArray[np.float64] = values[0] + (values - values[0]).sum(axis=0) / len(values)
     return mean
