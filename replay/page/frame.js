@@ -42,6 +42,7 @@ export function renderList(run, current, onOpen) {
   const list = document.getElementById("episodes");
   list.replaceChildren(...items);
   list.hidden = run.episodes.length < 2;
+  document.getElementById("body").classList.toggle("alone", list.hidden);
   list.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
@@ -58,7 +59,7 @@ export function renderOverlays(episode, chosen) {
 
 export function renderLegend(episode, name) {
   const legend = legendOf(episode, name);
-  const swatches = legend.swatches.map(({ bucket, text }) => el("span", { class: "swatch" },
+  const swatches = legend.swatches.map(({ bucket, text }) => el("span", { class: `swatch ${bucket}` },
     el("span", { class: `sample h-${bucket}`, "aria-hidden": "true" }, "ab"), text ? el("span", null, text) : null));
   document.getElementById("legend").replaceChildren(el("b", null, legend.title), el("span", { class: "swatches" }, ...swatches), el("span", { class: "about" }, legend.unit));
 }

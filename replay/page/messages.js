@@ -68,6 +68,7 @@ function message(episode, span, built, largest, onCall) {
     }
   }
   const element = el("section", { class: `message ${span.kind}`, tabindex: span.kind === "scaffold" ? null : "0", "aria-label": `${span.kind}, turn ${span.turn}` }, rail, body);
+  element.style.setProperty("--lines", String(estimatedLines(span.text)));
   if (span.kind !== "scaffold") built.messages.push({ element, spans: [span] });
   return element;
 }
