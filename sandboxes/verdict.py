@@ -11,7 +11,6 @@ random value that only reaches the supervisor if the last statement of the progr
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from math import ceil
 from os import WIFSIGNALED, WTERMSIG, waitstatus_to_exitcode
 from signal import SIGKILL, SIGXCPU
 from typing import Any, NamedTuple
@@ -158,8 +157,12 @@ def _classify_exit(evidence: Evidence, code: int) -> Verdict:
 
 
 def _died_of_cpu_limit(evidence: Evidence) -> bool:
-    """Tell the kernel's kill at the cpu limit from a program that kills itself: the cpu counter has to agree."""
+    """Tell the kernel's signal at the cpu limit from one a program sends itself: the cpu counter has to agree.
+
+    The kernel enforces the limit by sampled ticks, which on a busy machine run ahead of the exact counter.
+    """
     if evidence.cpu_limit_s is None or evidence.wait_status is None:
         return False
-    used_up = evidence.cpu_s >= ceil(evidence.cpu_limit_s) - 0.05  # the kernel counts whole seconds, on its own ticks
-    return used_up and WTERMSIG(evidence.wait_status) in (SIGKILL, SIGXCPU)
+    used = evidence.cpu_s / evidence.cpu_limit_s
+    number = WTERMSIG(evidence.wait_status)
+    return (number == SIGXCPU and used >= 0.5) or (number == SIGKILL and used >= 0.8)

@@ -4,6 +4,7 @@ Blocking at heart and callable from any thread; `EmbeddedSession` wraps it for a
 evidence, but checks and clamps everything the program's own process has reported.
 """
 
+import itertools
 import json
 import os
 import signal
@@ -22,7 +23,7 @@ from accredit.sandboxes.protocol import ErrorSpan, IsolationReport, Layer, Limit
 from accredit.sandboxes.verdict import Evidence, Reported, Status, classify
 
 from . import spans, wire
-from .runs import SETUP_S
+from .wire import SETUP_S
 
 _START_S = 30.0
 _GRACE_S = 15.0  # killing, reaping and reporting, on a busy machine
@@ -45,11 +46,15 @@ class SlotClient:
     """One slot. Runs are serialised by a lock; `cancel` and `close` may come from other threads."""
 
     def __init__(self, limits: Limits, without: Collection[str] = ()) -> None:
+        if sys.platform != "linux":
+            raise SandboxError(f"the embedded backend expected Linux, actually {sys.platform}: use a container there")
         self.sandbox_id = f"slot-{uuid.uuid4().hex[:12]}"
         self.limits = limits
         self._lock = threading.Lock()
-        self._runs = 0
+        self._sending = threading.Lock()
+        self._run_ids = itertools.count(1)
         self._running: int | None = None
+        self._cancelled: set[int] = set()
         self._closed = False
         self._complaints = tempfile.TemporaryFile()
         self._socket, theirs = socket.socketpair()
@@ -72,16 +77,23 @@ class SlotClient:
         """Process id of the slot's outermost process."""
         return self._process.pid
 
-    def run(self, code: str, limits: Limits | None = None) -> Outcome:
+    def new_run_id(self) -> int:
+        """Return an id for a run that is to be cancelled by it."""
+        return next(self._run_ids)
+
+    def run(self, code: str, limits: Limits | None = None, run_id: int | None = None) -> Outcome:
         """Run a program and wait for its end; never raises for what the program did."""
         limits = limits or self.limits
+        run_id = run_id or self.new_run_id()
+        source = code.encode("utf-8", "surrogatepass")
         with self._lock:
             if self._closed:
                 raise SandboxError(f"{self.sandbox_id} is closed: open a new session to run more programs")
-            self._runs += 1
-            self._running = self._runs
+            self._running = run_id
             try:
-                frame = self._exchange(self._runs, code.encode("utf-8", "surrogatepass"), limits)
+                if run_id in self._cancelled:
+                    return self._without_run(Evidence(cancelled=True))
+                frame = self._exchange(run_id, source, limits)
             except TimeoutError:
                 self._kill()
                 return self._fault(Status.BACKEND_TIMEOUT, f"the slot gave no answer {_GRACE_S:g} s past the deadline")
@@ -92,14 +104,15 @@ class SlotClient:
                 return self._fault(Status.PROTOCOL, str(error))
             finally:
                 self._running = None
+                self._cancelled.discard(run_id)
         return self._outcome(frame, code)
 
-    def cancel(self) -> None:
-        """Stop the run in progress, if there is one; its outcome is `cancelled`."""
-        run_id = self._running
-        if run_id is not None:
+    def cancel(self, run_id: int) -> None:
+        """Stop a run, in progress or still waiting for its turn; its outcome is `cancelled`."""
+        self._cancelled.add(run_id)
+        if self._running == run_id:
             try:
-                wire.send(self._socket, {"cancel": run_id})
+                self._send({"cancel": run_id})
             except OSError:
                 self._kill()
 
@@ -130,8 +143,9 @@ class SlotClient:
         return IsolationReport("embedded", tuple(Layer(**layer) for layer in frame.header["layers"]))
 
     def _exchange(self, run_id: int, source: bytes, limits: Limits) -> wire.Frame:
-        self._socket.settimeout(SETUP_S)
-        wire.send(self._socket, {"run": run_id, "limits": asdict(limits)}, source)
+        self._send({"run": run_id, "limits": asdict(limits)}, source)
+        if run_id in self._cancelled:  # it was cancelled before the slot knew of it
+            self._send({"cancel": run_id})
         frame = wire.receive(self._socket, SETUP_S + limits.wall_s + _GRACE_S)
         if frame is None:
             raise EOFError
@@ -167,8 +181,15 @@ class SlotClient:
             usage=Usage(**frame.header.get("usage", {})),
         )
 
+    def _send(self, header: dict[str, Any], *blobs: bytes) -> None:
+        with self._sending:
+            self._socket.settimeout(SETUP_S)
+            wire.send(self._socket, header, *blobs)
+
     def _fault(self, status: Status, detail: str) -> Outcome:
-        evidence = Evidence(fault=status, detail=detail)
+        return self._without_run(Evidence(fault=status, detail=detail))
+
+    def _without_run(self, evidence: Evidence) -> Outcome:
         verdict = classify(evidence)
         return Outcome(verdict.status, verdict.blame, evidence, self.sandbox_id, self.report.isolation_id)
 

@@ -21,7 +21,6 @@ def apply(limits: Limits, *, memory_bounded: bool, most_processes: int | None) -
     address_mb = 2 * limits.memory_mb + 256 if memory_bounded else limits.memory_mb + _INTERPRETER_MB
     values = {
         resource.RLIMIT_AS: address_mb * _MB,
-        resource.RLIMIT_CPU: ceil(limits.cpu_s),
         resource.RLIMIT_FSIZE: limits.disk_mb * _MB,
         resource.RLIMIT_NOFILE: _OPEN_FILES,
         resource.RLIMIT_CORE: 0,
@@ -31,9 +30,16 @@ def apply(limits: Limits, *, memory_bounded: bool, most_processes: int | None) -
     if most_processes is not None:
         values[resource.RLIMIT_NPROC] = most_processes
     for kind, value in values.items():
-        _, hard = resource.getrlimit(kind)
-        bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(kind, (bound, bound))
+        _set(kind, value, value)
+    cpu_s = ceil(limits.cpu_s)
+    _set(resource.RLIMIT_CPU, cpu_s, cpu_s + 1)  # first SIGXCPU, which says why; then SIGKILL for who ignores it
+
+
+def _set(kind: int, soft: int, hard: int) -> None:
+    _, highest = resource.getrlimit(kind)
+    if highest != resource.RLIM_INFINITY:
+        soft, hard = min(soft, highest), min(hard, highest)
+    resource.setrlimit(kind, (soft, hard))
 
 
 def tasks_of_user(uid: int) -> int:

@@ -25,9 +25,7 @@ from .confine import Plan, confine
 from .namespaces import Way
 from .orphans import kill_descendants
 from .page import ReportPage
-
-SETUP_S = 10.0
-"""How long a run's walls may take; a run's own clock starts when they stand."""
+from .wire import SETUP_S
 
 _READY, _FAILED, _TRIAL = b"R", b"F", b"T"
 _INIT_STATUS = struct.Struct("<i?")

@@ -25,7 +25,7 @@ class EmbeddedSandbox:
 
     async def open(self, limits: Limits | None = None) -> "EmbeddedSession":
         """Start a slot for one episode; raise `SandboxError` with the reason if this machine cannot."""
-        opening = asyncio.ensure_future(_in_thread(lambda: self.open_blocking(limits)))
+        opening = _in_thread(lambda: self.open_blocking(limits))
         try:
             return EmbeddedSession(await asyncio.shield(opening))
         except asyncio.CancelledError:
@@ -50,17 +50,18 @@ class EmbeddedSession:
 
     async def run(self, code: str, limits: Limits | None = None) -> Outcome:
         """Run a program; if the caller is cancelled, the run is stopped before the cancellation goes on."""
-        running = asyncio.ensure_future(_in_thread(lambda: self.client.run(code, limits)))
+        run_id = self.client.new_run_id()
+        running = _in_thread(lambda: self.client.run(code, limits, run_id))
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
-            self.client.cancel()
+            self.client.cancel(run_id)
             running.add_done_callback(_ignore)
             raise
 
     async def close(self) -> None:
         """End the slot. Idempotent; goes on to its end even if the caller is cancelled."""
-        await asyncio.shield(asyncio.ensure_future(_in_thread(self.client.close)))
+        await asyncio.shield(_in_thread(self.client.close))
 
     async def __aenter__(self) -> Self:
         return self
@@ -71,12 +72,13 @@ class EmbeddedSession:
         await self.close()
 
 
-async def _in_thread(work: Callable[[], _T]) -> _T:
+def _in_thread(work: Callable[[], _T]) -> "asyncio.Future[_T]":
+    """Hand work to a thread at once, so that cancelling whoever awaits it comes too late to prevent it."""
     global _threads
     with _lock:
         if _threads is None:
             _threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="accredit-sandbox")
-    return await asyncio.get_running_loop().run_in_executor(_threads, work)
+    return asyncio.get_running_loop().run_in_executor(_threads, work)
 
 
 def _ignore(done: "asyncio.Future[Outcome]") -> None:

@@ -11,6 +11,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+SETUP_S = 10.0
+"""How long the walls of a run may take to build; both ends reckon with it. The run's own clock starts after."""
+
 _MOST_HEADER = 1 << 24
 _MOST_BLOB = 1 << 31
 
