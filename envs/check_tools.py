@@ -209,8 +209,8 @@ def _check_bind(name: str, bind: Callable[..., Any], told: Any, properties: Any,
         raise Broken(f"tool {name} takes {what}, which its schema does not allow")
 
 
-def _example(parameters: Any, text: str = "apple") -> dict[str, Any]:
-    found = example_of(parameters, parameters, text)
+def _example(parameters: Any, text: str = "") -> dict[str, Any]:
+    found = example_of(parameters, parameters, text or "apple", bool(text))
     return found if isinstance(found, dict) else {}
 
 

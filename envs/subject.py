@@ -173,26 +173,24 @@ def write_call(name: str, arguments: Mapping[str, Any], call_format: str = "herm
     return f"<tool_call>{json.dumps({'name': name, 'arguments': dict(arguments)})}</tool_call>"
 
 
-def example_of(schema: Mapping[str, Any], root: Mapping[str, Any], text: str = "apple") -> Any:
-    """Return a small value that fits a JSON schema; texts are `text`."""
+def example_of(schema: Mapping[str, Any], root: Mapping[str, Any], text: str = "apple", whole: bool = False) -> Any:
+    """Return a small value that fits a JSON schema; texts are `text`, and `whole` gives optional members too."""
     if "$ref" in schema:
-        return example_of(root["$defs"][str(schema["$ref"]).rsplit("/", 1)[1]], root, text)
+        return example_of(root["$defs"][str(schema["$ref"]).rsplit("/", 1)[1]], root, text, whole)
     for key in ("anyOf", "oneOf", "allOf"):
         if key in schema:
-            return example_of(schema[key][0], root, text)
+            return example_of(schema[key][0], root, text, whole)
     if "const" in schema:
         return schema["const"]
     if "enum" in schema:
         return schema["enum"][0]
     kind = schema.get("type")
     if kind == "object":
-        needed = schema.get("required", ())
-        return {
-            name: example_of(part, root, text) for name, part in schema.get("properties", {}).items() if name in needed
-        }
+        members, needed = schema.get("properties", {}), schema.get("required", ())
+        return {name: example_of(part, root, text, whole) for name, part in members.items() if whole or name in needed}
     if kind == "array":
         items = schema.get("prefixItems") or [schema.get("items", {})] * int(schema.get("minItems", 1))
-        return [example_of(item, root, text) for item in items]
+        return [example_of(item, root, text, whole) for item in items]
     if kind in ("integer", "number"):
         lowest = schema.get("minimum", schema.get("exclusiveMinimum", 0) + 1)
         return min(lowest, schema.get("maximum", lowest))
