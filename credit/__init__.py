@@ -1,7 +1,7 @@
 """Spans, masks, trajectories, charges and credit functions. Needs numpy only."""
 
 from .calls import Call, CallStatus, Charge, TokenRange
-from .errors import AccreditError, SpanError, TraceError
+from .errors import AccreditError, CreditError, SpanError, TraceError
 from .ledger import Credit, CreditFunction, Ledger
 from .recorder import Recorder
 from .spans import Span, SpanKind, check_partition, credit_mask, mask_of, value_mask
@@ -13,6 +13,7 @@ __all__ = [
     "CallStatus",
     "Charge",
     "Credit",
+    "CreditError",
     "CreditFunction",
     "Group",
     "Ledger",

@@ -96,11 +96,12 @@ class Recorder:
         if count and not bool(np.all(np.isfinite(logprobs_N) & (logprobs_N <= 1e-3))):
             raise SpanError(f"a log-probability of turn {self.turn + 1} is not a finite number of at most 0 nats")
         self._check_open()
+        ids_N = self._checked(ids, SpanKind.DECISION)
         self._rewards.append(0.0)
         self._versions.append(policy_version)
         self._keys.append(None)
         start = self._length
-        self._append(ids, SpanKind.DECISION, logprobs_N)
+        self._append(ids_N, SpanKind.DECISION, logprobs_N)
         return start, self._length
 
     def call(self, call: Call) -> int:
@@ -115,12 +116,15 @@ class Recorder:
         A range outside the decisions (a charge that arrived on a feedback token) is moved to the call that caused it.
 
         Raises:
-            SpanError: the amount is not positive, or the range holds no decision token and names no call.
+            SpanError: the amount is not positive, the call is unknown, or neither the range nor the call holds a
+                decision token.
 
         """
         self._check_open()
         if not (np.isfinite(amount) and amount > 0):
             raise SpanError(f"a charge needs an amount above 0, found {amount} for '{reason}'")
+        if call is not None and not 0 <= call < len(self._calls):
+            raise SpanError(f"charge '{reason}' names call {call}, but {len(self._calls)} calls are recorded")
         inside = self._decision_part(start, end)
         if inside is None and call is not None:
             inside = self._decision_part(self._calls[call].start, self._calls[call].end)
@@ -133,6 +137,8 @@ class Recorder:
     def reward(self, amount: float) -> None:
         """Add `amount` to the reward of the current turn."""
         self._check_turn("a turn reward")
+        if not np.isfinite(amount):
+            raise SpanError(f"the reward of turn {self.turn} is {amount}, expected a finite number")
         self._rewards[-1] += float(amount)
 
     def state_key(self, key: str | None) -> None:
@@ -158,8 +164,15 @@ class Recorder:
     def finish(
         self, outcome: float | None, stop: StopReason, error: str | None = None, seconds: float | None = None
     ) -> Trajectory:
-        """Close the recorder and return the trajectory. `outcome` None means unscored."""
+        """Close the recorder and return the trajectory. `outcome` None means unscored.
+
+        Raises:
+            SpanError: the outcome is not finite: an outcome that could not be computed is None.
+
+        """
         self._check_open()
+        if outcome is not None and not np.isfinite(outcome):
+            raise SpanError(f"the outcome is {outcome}, expected a finite number, or None for an unscored episode")
         self._finished = True
         timed = len(self._seconds) == len(self._rewards)
         return Trajectory(
@@ -184,12 +197,7 @@ class Recorder:
 
     def _append(self, ids: ArrayLike, kind: SpanKind, logprobs_N: NDArray[np.float32] | None = None) -> None:
         self._check_open()
-        given = np.asarray(ids)
-        if given.size and not np.issubdtype(given.dtype, np.integer):
-            raise SpanError(f"token ids must be integers, found dtype {given.dtype} for a {kind} span")
-        ids_N = given.reshape(-1).astype(np.int32)
-        if ids_N.size and int(ids_N.min()) < 0:
-            raise SpanError(f"token ids must not be negative, found {int(ids_N.min())} in a {kind} span")
+        ids_N = self._checked(ids, kind)
         if not ids_N.size:
             return
         end = self._length + ids_N.size
@@ -201,6 +209,17 @@ class Recorder:
         else:
             self._spans.append(Span(self._length, end, kind, self.turn))
         self._length = end
+
+    @staticmethod
+    def _checked(ids: ArrayLike, kind: SpanKind) -> NDArray[np.int32]:
+        given = np.asarray(ids).reshape(-1)
+        if given.size and not np.issubdtype(given.dtype, np.integer):
+            raise SpanError(f"token ids must be integers, found dtype {given.dtype} for a {kind} span")
+        if given.size and not 0 <= int(given.min()) <= int(given.max()) <= np.iinfo(np.int32).max:
+            raise SpanError(
+                f"token ids must lie in [0, 2^31), found {int(given.min())} to {int(given.max())} in a {kind} span"
+            )
+        return given.astype(np.int32)
 
     def _decision_part(self, start: int, end: int) -> tuple[int, int] | None:
         for span in self._overlapping(start, end):

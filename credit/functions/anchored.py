@@ -4,19 +4,20 @@ Doob's increments c_t = V_t - V_{t-1} of the reward R, on the grain the data sup
 trajectory into intervals; an interval from anchor a to anchor b is worth V(b) - V(a):
 
 - it holds decision tokens: *skill*. credit = (V(b) - V(a)) / n on each of its n decision tokens, and every one of them
-  gets the same advantage (V(b) - V(a)) / (1 - w), where w is this rollout's own weight in V(a). This is V(b) minus V(a)
-  with what the rollout itself reached left out of the compared value: without inner anchors it is R minus the mean of the
-  others, RLOO (arXiv 2402.14740, eq. 8).
+  gets the same advantage (V(b) - V(a)) / (1 - w), where w is this rollout's own weight in V(a). This leaves what the
+  rollout itself reached out of the compared value, so that a turn after which all stand in one state gets exactly 0;
+  without inner anchors it is R minus the mean of the others, RLOO (arXiv 2402.14740, eq. 8).
 - it holds feedback tokens only: *luck*. The term `luck` of the credit, on those tokens; no advantage ever.
 - it holds neither (the reward fell after the last token, or hidden luck moved the state): luck, booked on the nearest
   span before it, in the credit only.
 
 Skill and luck together sum to R - V_0, V_0 the mean reward of the scored members.
 
-What the grain allows: a state key is known at a turn's border only, *after* the environment spoke. So the luck of a turn
-is told from its skill only where several rollouts left one state by the same tokens (a token anchor). Where a rollout's
-decision is unique, the turn's luck stays inside the advantage of that decision; it never reaches another turn. Without
-state keys and shared tokens the whole trajectory is one interval.
+What the grain allows: a state key is known at a turn's border only, *after* the environment spoke. So the luck of a
+turn is told from its skill only where several rollouts left one state by the same tokens (a token anchor). Where a
+rollout's decision is unique, the turn's luck stays inside the advantage of that decision. A state that no other rollout
+visited is no anchor: the interval then runs on to the next one, and its decisions share one advantage. Without state
+keys and shared tokens the whole trajectory is one interval, and its luck is inside it.
 
 lambda mixes in later skill: advantage_j = sum_l lambda^l (V(b_{j+l}) - V(a_{j+l})) / (1 - w_j) over the later skill
 intervals in which V moved (GAE, arXiv 1506.02438, eq. 16, over anchors instead of tokens). 0 is pure Doob.

@@ -75,11 +75,8 @@ def broadcast_surprise(
     for trajectory, surprise_2 in zip(group.trajectories, surprise_G2, strict=True):
         mask_T = trajectory.credit_mask
         count = max(1, int(mask_T.sum()))
-        credit = {
-            name: np.where(mask_T, part / count, 0.0) for name, part in zip(rewards.names, surprise_2, strict=False)
-        }
-        advantage = {
-            name: np.where(mask_T, part * scale, 0.0) for name, part in zip(rewards.names, surprise_2, strict=False)
-        }
+        parts = dict(zip(rewards.names, surprise_2, strict=False))  # without the turn part where nobody has one
+        credit = {name: np.where(mask_T, part / count, 0.0) for name, part in parts.items()}
+        advantage = {name: np.where(mask_T, part * scale, 0.0) for name, part in parts.items()}
         priced.append(with_charges(trajectory, credit, advantage, charge_scale))
     return tuple(priced)

@@ -2,14 +2,14 @@
 
 All three give every decision token of a trajectory one advantage, from the rewards R_1..R_G of its group:
 
-    grpo      (R - mean) / spread         DeepSeekMath, arXiv 2402.03300, section 4.1.2; spread = population standard deviation
-    dr_grpo   R - mean                    Dr. GRPO, arXiv 2503.20783, section 3.2; its length correction belongs to the loss
-    rloo      R - mean of the others      RLOO, arXiv 2402.14740, eq. 8 (Kool et al. 2019)
+    grpo      (R - mean) / spread       DeepSeekMath, arXiv 2402.03300, section 4.1.2; the population's deviation
+    dr_grpo   R - mean                  Dr. GRPO, arXiv 2503.20783, section 3.2; its length correction is the loss's
+    rloo      R - mean of the others    RLOO, arXiv 2402.14740, eq. 8 (Kool et al. 2019)
 
 The credit of a trajectory is spread evenly over its n decision tokens and sums to R - V_0, where V_0 is the function's
-own baseline: the spread of GRPO scales the advantage only. Means run over scored members. Dividing by the spread changes
-the weight of whole tasks (a task solved 1 time in 64 weighs 8 times one solved half of the time); |advantage| stays
-below sqrt(G - 1) because the member itself is part of the spread.
+own baseline: the spread of GRPO scales the advantage only. Means run over scored members. Dividing by the spread
+changes the weight of whole tasks (one solved 1 time in 64 weighs 4 times one solved half of the time); |advantage|
+stays within sqrt(G - 1), because the member itself is part of the spread.
 """
 
 from dataclasses import dataclass
