@@ -15,7 +15,7 @@ from .hermes import CLOSE, OPEN
 from .messages import Message, ToolSchema
 from .pieces import Piece, join_pieces
 from .plaintext import PlainText
-from .tokentext import TokenText
+from .tokentext import TokenText, blueprint_of
 from .toolprompt import ToolsFormat, tools_text
 
 __all__ = ["ChatMLRenderer"]
@@ -40,7 +40,8 @@ class ChatMLRenderer(TokenText):
     call_format = "hermes"
 
     def __init__(self, tokenizer: Any, tools_format: ToolsFormat = "json") -> None:
-        super().__init__(tokenizer)
+        plan = blueprint_of(tokenizer)
+        super().__init__(plan)
         named = {content: at for at, content in self.added.items()}
         missing = [token for token in (START, END) if token not in named]
         if missing:
@@ -51,7 +52,7 @@ class ChatMLRenderer(TokenText):
         self._start, self._end = named[START], named[END]
         self.stop_ids = frozenset(named[token] for token in (END, END_OF_TEXT) if token in named)
         self._markers = {marker: named[marker] for marker in (OPEN, CLOSE) if marker in named}
-        self._plain = PlainText(tokenizer)
+        self._plain = PlainText(plan)
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[ToolSchema]) -> list[Piece]:
         """Render the start of a conversation; tools are told at the end of the first system message."""

@@ -20,7 +20,7 @@ from .messages import Message, ToolSchema
 from .pieces import Piece, join_pieces
 from .plaintext import PlainText
 from .rendering import Bridge
-from .tokentext import TokenText
+from .tokentext import TokenText, blueprint_of
 
 __all__ = ["CALL_FORMATS_BY_NAME", "PackageRenderer", "package_name"]
 
@@ -60,8 +60,9 @@ class PackageRenderer(TokenText):
             hint = f"did you mean '{near[0]}'?" if near else f"readable are {', '.join(sorted(CALL_FORMATS_BY_NAME))}"
             raise RenderError(f"no renderer '{name}' whose calls we can read: {hint}")
         self.name, self.call_format = name, CALL_FORMATS_BY_NAME[name]
-        super().__init__(tokenizer)
-        self._plain = PlainText(tokenizer)
+        plan = blueprint_of(tokenizer)
+        super().__init__(plan)
+        self._plain = PlainText(plan)
         self._copy, self._quotes = _with_quotes(tokenizer, self._plain.control)
         try:
             config: Any = type(config_from_name(name))

@@ -7,8 +7,8 @@ one character. Merges, normalizers and templates are not looked at.
 
 import json
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,26 +16,36 @@ from tokenizers import Tokenizer
 
 from .errors import RenderError
 
-__all__ = ["TokenText", "backend_of", "byte_letters"]
+__all__ = ["Blueprint", "TokenText", "blueprint_of", "byte_letters"]
 
 _FALLBACK = re.compile(r"<0x([0-9A-F]{2})>")
 _LONE_BYTE = re.compile("[\udc80-\udcff]")
 
 
-def backend_of(tokenizer: Any) -> Tokenizer:
-    """Return the `tokenizers.Tokenizer` of a tokenizer.
+class Blueprint(NamedTuple):
+    """A tokenizer read once: its JSON form (which must not be changed) and its vocabulary without added tokens."""
+
+    backend: Tokenizer
+    config: Mapping[str, Any]
+    vocabulary: Mapping[str, int]
+
+
+def blueprint_of(tokenizer: Any) -> Blueprint:
+    """Read a tokenizer; a blueprint is returned as it is.
 
     Raises:
         RenderError: it is neither one nor a fast tokenizer of transformers.
 
     """
+    if isinstance(tokenizer, Blueprint):
+        return tokenizer
     backend = tokenizer if isinstance(tokenizer, Tokenizer) else getattr(tokenizer, "backend_tokenizer", None)
     if not isinstance(backend, Tokenizer):
         raise RenderError(
             f"expected a tokenizers.Tokenizer or a fast tokenizer of transformers, found {type(tokenizer).__name__}: "
             "load it with use_fast=True"
         )
-    return backend
+    return Blueprint(backend, json.loads(backend.to_str()), backend.get_vocab(with_added_tokens=False))
 
 
 def byte_letters() -> dict[int, str]:
@@ -49,13 +59,11 @@ class TokenText:
     """Reads ids as bytes, text and character ranges, for one tokenizer and its stop ids."""
 
     def __init__(self, tokenizer: Any, stop_ids: frozenset[int] = frozenset()) -> None:
-        backend = backend_of(tokenizer)
-        config = json.loads(backend.to_str())
+        _, config, vocabulary = blueprint_of(tokenizer)
         self.stop_ids = stop_ids
         self.added: dict[int, str] = {token["id"]: token["content"] for token in config["added_tokens"]}
-        vocabulary = backend.get_vocab(with_added_tokens=True)
-        self.vocab_size = max(vocabulary.values()) + 1
-        pieces: list[str | None] = [None] * self.vocab_size
+        self.vocab_size = max([*vocabulary.values(), *self.added]) + 1
+        pieces = [""] * self.vocab_size
         for piece, at in vocabulary.items():
             pieces[at] = piece
         self._bytes = [*self._table(pieces, config), b""]
@@ -70,7 +78,10 @@ class TokenText:
         return self._decode(b"".join(self.token_bytes(self._message(ids))))
 
     def token_spans(self, ids: ArrayLike) -> list[tuple[int, int]]:
-        """Return the half-open character range in `text(ids)` of each id; from the first stop id on, empty ranges."""
+        """Return the half-open character range in `text(ids)` of each id; from the first stop id on, empty ranges.
+
+        Neither starts nor ends ever fall; an id without bytes between two parts of one character counts with it.
+        """
         message_T = self._message(ids)
         raw = b"".join([self._bytes[at] for at in message_T.tolist()])
         border_T = np.concatenate(([0], np.cumsum(self._widths[message_T])))
@@ -81,7 +92,6 @@ class TokenText:
         start_C = np.concatenate(([0], np.cumsum(np.where(lone_C, 1, width_C))))
         first_T = np.searchsorted(start_C, border_T[:-1], side="right") - 1
         last_T = np.searchsorted(start_C, border_T[1:], side="left")
-        last_T = np.where(border_T[1:] > border_T[:-1], last_T, first_T)
         end = (len(text), len(text))
         return [*zip(first_T.tolist(), last_T.tolist(), strict=True), *[end] * (np.asarray(ids).size - message_T.size)]
 
@@ -98,15 +108,15 @@ class TokenText:
     def _decode(raw: bytes) -> str:
         return _LONE_BYTE.sub("\ufffd", raw.decode("utf-8", "surrogateescape"))
 
-    def _table(self, pieces: list[str | None], config: dict[str, Any]) -> list[bytes]:
+    def _table(self, pieces: list[str], config: Mapping[str, Any]) -> list[bytes]:
         kinds = {part["type"]: part for part in _parts(config["decoder"])}
         if "ByteLevel" in kinds or any(part["type"] == "ByteLevel" for part in _parts(config["pre_tokenizer"])):
             letters = {letter: bytes([byte]) for byte, letter in byte_letters().items()}
-            table = [b"".join(letters.get(c) or c.encode() for c in piece or "") for piece in pieces]
+            table = [b"".join(letters.get(c) or c.encode() for c in piece) for piece in pieces]
         elif "Metaspace" in kinds or "ByteFallback" in kinds:
             mark = kinds.get("Metaspace", {}).get("replacement", "▁")
             fallback = "ByteFallback" in kinds
-            table = [_piece_bytes(piece or "", mark, fallback) for piece in pieces]
+            table = [_piece_bytes(piece, mark, fallback) for piece in pieces]
         else:
             raise RenderError(
                 "the bytes of a token are known for byte-level BPE and for pieces with a space mark; this tokenizer "
@@ -123,7 +133,7 @@ def _piece_bytes(piece: str, mark: str, fallback: bool) -> bytes:
     return bytes([int(byte.group(1), 16)]) if byte else piece.replace(mark, " ").encode()
 
 
-def _parts(config: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+def _parts(config: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
     if config is None:
         return
     yield config

