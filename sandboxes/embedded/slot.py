@@ -119,8 +119,9 @@ def _be_supervisor(start: _Start, way: Way, answer: int, refusals: list[str]) ->
     start.control.settimeout(_SEND_S)
     wire.send(start.control, {"layers": [asdict(layer) for layer in layers]})
     try:
+        supervisor.prepare(start.limits.disk_mb)
         while _serve_one(supervisor):
-            pass
+            supervisor.prepare(start.limits.disk_mb)
     except (TrainerGone, SurvivorsLeft, OSError):
         return
 
@@ -152,10 +153,10 @@ def _build(start: _Start, way: Way, refusals: list[str]) -> tuple[Supervisor, li
 
 def _serve_one(supervisor: Supervisor) -> bool:
     frame = wire.receive(supervisor.control, _IDLE_S)
+    while frame is not None and "run" not in frame.header:  # a cancellation that came after its run had ended
+        frame = wire.receive(supervisor.control, _IDLE_S)
     if frame is None:
         return False
-    if "run" not in frame.header:
-        return True  # a cancellation that came after its run had ended
     run_id, limits = frame.header["run"], Limits(**frame.header["limits"])
     try:
         result = supervisor.run(run_id, frame.blobs[0], limits)
