@@ -53,6 +53,8 @@ def show(episode: StoredEpisode, console: Console | None = None, ledger: int = 0
         for start, end in _runs(values_T, span.start, span.end):
             style = _MASKED if not trained else _style(None if values_T is None else float(values_T[start]), scale)
             text.append(printable(b"".join(episode.token_bytes[start:end]).decode("utf-8", "replace")), style)
+        if text.plain.endswith("\n"):
+            text.right_crop(1)  # the print ends the line
         console.print(text, soft_wrap=True)
     _charges(episode, console)
     if "credit" not in signals:

@@ -144,7 +144,7 @@ def _slice(path: Path, first_row: int, rows: int, columns: list[str]) -> pa.Tabl
 
 
 def _numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
-    return table[name].to_numpy().astype(np.float64)
+    return np.asarray(table[name].to_numpy(), dtype=np.float64)
 
 
 def _ledger(credit: Credit, quantity: str) -> Ledger:

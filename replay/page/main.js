@@ -205,7 +205,7 @@ main.addEventListener("focusin", (event) => {
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("select, input, textarea")) return;
   const action = KEY_ACTIONS[event.key];
-  if (!action || !state.episode) return;
+  if (!action || !state.episode || (help.open && action !== KEY_ACTIONS["?"] && action !== letGo)) return;
   event.preventDefault();
   action();
 });

@@ -1,4 +1,6 @@
 import io
+import subprocess
+import sys
 
 import pytest
 from rich.console import Console
@@ -62,3 +64,8 @@ def test_terminal_control_characters_are_made_visible(episode: StoredEpisode) ->
     hostile = StoredEpisode(episode.trajectory, episode.credit, tokens, episode.step, episode.split)
     text = printed(hostile)
     assert "\x1b" not in text and "\\u001b[2J" in text
+
+
+def test_the_room_is_cheap_to_import() -> None:
+    code = "import sys, accredit.replay; sys.exit('pyarrow' in sys.modules or 'rich' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
