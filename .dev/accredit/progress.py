@@ -1,0 +1,1 @@
+../../front/progress.py

@@ -1,0 +1,39 @@
+"""`accredit sft`: a supervised warm start on the environment's scripted expert."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from accredit.progress import RunProgress
+
+__all__ = ["command"]
+
+
+def command(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="YAML or TOML file.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Settings over the file's, such as episodes=200 steps=100."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the resolved configuration and a memory estimate, then stop.")
+    ] = False,
+) -> None:
+    """Imitate the environment's expert on training tasks; writes runs/NAME with a checkpoint for `model.path`."""
+    import yaml
+
+    from accredit.trainer.config import SFTConfig, load_config
+    from accredit.trainer.estimate import memory_estimate
+    from accredit.trainer.sft import warm_start
+
+    settings = load_config(SFTConfig, config, overrides or [])
+    if dry_run:
+        print(yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False))
+        print(memory_estimate(settings))
+        return
+    with RunProgress() as progress:
+        result = warm_start(settings, progress)
+    print(f"held out before: {result.before.line()}")
+    print(f"held out after:  {result.after.line()}")
+    print(f"train it further with: accredit train CONFIG model.path={result.checkpoint}")

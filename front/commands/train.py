@@ -1,0 +1,46 @@
+"""`accredit train`: a run from a configuration file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from accredit.curve import draw, read_curve
+from accredit.progress import RunProgress
+
+__all__ = ["command"]
+
+
+def command(
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG", help="YAML or TOML file, or the directory of a run to go on with.")
+    ],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Settings over the file's, such as optimizer.lr=1e-4 steps=20."),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's newest checkpoint.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the resolved configuration and a memory estimate, then stop.")
+    ] = False,
+) -> None:
+    """Train an agent with policy gradients on per-token credit; writes runs/NAME."""
+    import yaml
+
+    from accredit.trainer.config import TrainConfig, load_config
+    from accredit.trainer.estimate import memory_estimate
+    from accredit.trainer.loop import train
+
+    path = config / "config.yaml" if config.is_dir() else config
+    settings = load_config(TrainConfig, path, overrides or [])
+    if dry_run:
+        print(yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False))
+        print(memory_estimate(settings))
+        return
+    with RunProgress() as progress:
+        result = train(settings, progress, resume=resume)
+    curve = draw(read_curve(result.run.history()), result.run.path / "curve.png", f"{settings.name}: {settings.env}")
+    if result.before is not None:
+        print(f"held out before: {result.before.line()}")
+    print(f"held out after:  {result.after.line()}")
+    print(f"curve: {curve}\nlook at the episodes: accredit replay export {result.run.path}")
