@@ -1,13 +1,14 @@
 """Puts one process behind every wall that its slot has, in the only order that works.
 
-Once as a trial, when the slot starts: each wall that cannot be built is named and left out from then on. After that
-every wall of the plan is mandatory: a run that misses one does not start.
+Building reports failures rather than raising. When a slot starts, a trial finds the walls that cannot be built; they
+are left out of its plan from then on. Every wall of the plan is mandatory: a run that misses one does not start.
 """
 
 import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from accredit.sandboxes.protocol import Limits
 
@@ -21,12 +22,13 @@ _SLOT_PROCESSES = 4  # of the slot itself, where they count as the same user's
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The walls of one slot. `layers` are those that every run must get."""
+    """The walls of one slot. `layers` are those that every run must get; `tasks_of_user` had run before it started."""
 
     way: Way
     layers: frozenset[str]
     cgroup: Cgroup | None
     uid: int
+    tasks_of_user: int
 
 
 def uid_for(slot_pid: int) -> int:
@@ -34,44 +36,40 @@ def uid_for(slot_pid: int) -> int:
     return _FIRST_UID + slot_pid % _UIDS
 
 
-def confine(plan: Plan, limits: Limits, scratch: str, trial: bool) -> dict[str, str]:
-    """Build the plan's walls around this process; return the failures of a trial, raise `OSError` otherwise."""
-    steps: dict[str, Callable[[], None]] = {
-        "cgroup": lambda: _join(plan),
-        "rlimits": lambda: _limit(plan, limits),
-        "uid_drop": lambda: _drop_uid(plan.uid),
-        "landlock": lambda: landlock.apply(namespaces.readable_paths(plan.way), [scratch, "/dev/null"]),
-        "seccomp": _filter_calls,
-    }
+def wall_in(plan: Plan, scratch: str) -> dict[str, str]:
+    """Build all walls of the plan that do not depend on a run's limits; return the ones that failed, and why."""
     failures: dict[str, str] = {}
-    for name, step in steps.items():
-        if name == "landlock":  # between the last step that needs privileges and the first that forbids gaining any
-            _give_up_privileges()
-        if name not in plan.layers:
-            continue
-        try:
-            step()
-        except OSError as error:
-            if not trial:
-                raise OSError(error.errno, f"{name}: {error}") from error
-            failures[name] = str(error)
+    if plan.cgroup is not None:
+        _attempt("cgroup", plan, failures, plan.cgroup.join)
+    _attempt("uid_drop", plan, failures, lambda: _drop_uid(plan.uid))
+    _give_up_privileges()
+    allowed = namespaces.readable_paths(plan.way)
+    _attempt("landlock", plan, failures, lambda: landlock.apply(allowed, [scratch, "/dev/null"]))
+    _attempt("seccomp", plan, failures, _filter_calls)
     return failures
 
 
-def _join(plan: Plan) -> None:
-    if plan.cgroup is not None:
-        plan.cgroup.join()
-
-
-def _limit(plan: Plan, limits: Limits) -> None:
+def limit(plan: Plan, limits: Limits) -> dict[str, str]:
+    """Bind this process to a run's limits; return the failure, if any. It needs no privileges."""
+    failures: dict[str, str] = {}
     bounded = "cgroup" in plan.layers
     if "uid_drop" in plan.layers:
         most = limits.pids
     elif plan.way is not Way.NONE:
         most = limits.pids + _SLOT_PROCESSES
     else:
-        most = None if bounded else limits.pids + rlimits.tasks_of_user(os.getuid())
-    rlimits.apply(limits, memory_bounded=bounded, most_processes=most)
+        most = None if bounded else limits.pids + plan.tasks_of_user
+    apply = partial(rlimits.apply, limits, memory_bounded=bounded, most_processes=most)
+    _attempt("rlimits", plan, failures, apply)
+    return failures
+
+
+def _attempt(name: str, plan: Plan, failures: dict[str, str], step: Callable[[], None]) -> None:
+    if name in plan.layers:
+        try:
+            step()
+        except OSError as error:
+            failures[name] = str(error)
 
 
 def _drop_uid(uid: int) -> None:

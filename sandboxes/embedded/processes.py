@@ -2,7 +2,7 @@
 
 The init is the first process of the run's process namespace: it reaps orphans, passes the program's raw wait status
 on, and with its own end the kernel ends all the others. Forking is what a run costs most, so a slot keeps one pair
-ready. The pair has its namespaces and an empty `/tmp`; limits, user id and filters come with the program to run.
+ready behind all its walls, with an empty `/tmp`. Only the limits come with the program to run.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from accredit.sandboxes.protocol import Limits
 
 from . import kernel, namespaces, program
-from .confine import Plan, confine
+from .confine import Plan, limit, wall_in
 from .namespaces import Way
 from .page import ReportPage
 
@@ -116,13 +116,16 @@ def _be_program(
         os.chdir(scratch)
         os.environ.update(HOME=scratch, TMPDIR=scratch)
         os.setsid()
-        order, source = _receive(feed)
         if plan.way is Way.NONE and "uid_drop" in plan.layers:
             os.chown(scratch, plan.uid, plan.uid)
-        failures = confine(plan, Limits(**order["limits"]), scratch, order["trial"])
+        failures = wall_in(plan, scratch)
+        order, source = _receive(feed)
+        failures |= limit(plan, Limits(**order["limits"]))
         if order["trial"]:
             os.write(setup, TRIAL + json.dumps(failures).encode())
             os._exit(0)
+        if failures:
+            raise OSError(f"walls failed that stood before: {failures}")
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.write(setup, READY)
         os.closerange(3, 1 << 16)

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from accredit.sandboxes.protocol import LAYERS, Layer, Limits
 
-from . import cgroup, kernel, namespaces, wire
+from . import cgroup, kernel, namespaces, rlimits, wire
 from .cgroup import Cgroup
 from .confine import Plan, uid_for
 from .namespaces import Way
@@ -128,9 +128,10 @@ def _be_supervisor(start: _Start, way: Way, answer: int, refusals: list[str]) ->
 
 def _build(start: _Start, way: Way, refusals: list[str]) -> tuple[Supervisor, list[Layer]]:
     """Build the root, try the walls of a run once, and return the supervisor with the layers as found."""
-    own_processes = None
+    own_processes, tasks = None, 0
     if way is Way.NONE:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+        tasks = rlimits.tasks_of_user(os.getuid())
     else:
         own_processes = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         namespaces.make_root()
@@ -143,7 +144,7 @@ def _build(start: _Start, way: Way, refusals: list[str]) -> tuple[Supervisor, li
     elif os.geteuid() != 0:
         off.setdefault("uid_drop", "not root")
     while True:
-        plan = Plan(way, frozenset(LAYERS) - off.keys(), start.group, start.uid)
+        plan = Plan(way, frozenset(LAYERS) - off.keys(), start.group, start.uid, tasks)
         supervisor = Supervisor(plan, start.control, start.trainer, own_processes)
         failures = supervisor.try_walls(start.limits)
         if not failures:

@@ -21,7 +21,10 @@ sys.path.insert(0, sys.argv[1])
 from accredit.sandboxes import EmbeddedSandbox, Limits
 client = EmbeddedSandbox().open_blocking()
 programs = json.load(sys.stdin)
-outcomes = {name: client.run(code, Limits(wall_s=3.0, memory_mb=128)) for name, code in programs.items()}
+outcomes = {
+    name: client.run(code, Limits(wall_s=2.0 if name == "loop" else 60.0, memory_mb=64))
+    for name, code in programs.items()
+}
 client.close()
 print(json.dumps({
     "uid": os.getuid(), "describe": client.report.describe(), "level": int(client.report.level),
@@ -60,7 +63,7 @@ def scene() -> Iterator[dict[str, Any]]:
             input=json.dumps(PROGRAMS),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=240,
             user=NOBODY,
             group=NOBODY,
             extra_groups=[],
