@@ -9,8 +9,7 @@ Words: an *episode* is what lies between `reset` and the end; a *turn* is one me
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import gymnasium
@@ -20,21 +19,21 @@ from accredit.credit import CallStatus, StopReason
 from accredit.sandboxes.errors import SandboxError
 
 from .calls import parse_calls
+from .choosing import choose_task
 from .errors import EnvError, InfrastructureError
-from .execution import LoopThread, run_inline, start_in_thread
+from .execution import LoopThread
 from .forking import fork_of
+from .hooks import run_hook, score
 from .messages import Message, ToolSchema
-from .results import CharCharge, TurnReport, error_text
+from .options import check_settings, read_options
+from .results import CharCharge, TurnReport
 from .spaces import MessageSpace, MessagesSpace
 from .state import canonical_json, fingerprint
-from .task import SPLITS, Split, Task, is_heldout, split_of_list
+from .task import SPLITS, Split, Task
 from .tools import Tool, collect_tools
 from .turns import current_call, run_calls, value_range
 
 __all__ = ["ToolEnv"]
-
-MAX_DRAWS = 2000
-LIST_SEED = 0
 
 
 class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
@@ -94,18 +93,16 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
     _started: bool
     _loop: LoopThread | None
     _left: list[tuple[str, threading.Thread]]
-    _lists: dict[str, Split]
+    task_lists: dict[str, Split]
     _class_tools: ClassVar[dict[str, Tool]] = {}
     _unread: ClassVar[NameError | None] = None
-    _RUNTIME: ClassVar[tuple[str, ...]] = ("_loop", "_left", "spec", "tools", "_lists")
+    _RUNTIME: ClassVar[tuple[str, ...]] = ("_loop", "_left", "spec", "tools", "task_lists")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        hook = vars(cls).get("task")
-        if callable(hook):
-            type.__setattr__(cls, "draw_task", hook)
-            type.__delattr__(cls, "task")
         cls._read_tools()
+        if callable(vars(cls).get("task")):
+            raise EnvError(f"{cls.__name__}.task is a method, but self.task is the episode's Task: name it draw_task")
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
         """Make an instance that is whole even if a subclass's `__init__` forgets to call ours."""
@@ -120,7 +117,7 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
         self.state, self.options, self.answer, self.finished = None, {}, "", False
         self.last_results, self.last_turn, self.stop, self.outcome = [], None, None, None
         self._started = False
-        self._loop, self._left, self._lists = None, [], {}
+        self._loop, self._left, self.task_lists = None, [], {}
         return self
 
     def __init__(
@@ -140,7 +137,7 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
         for name, value in given.items():
             if value is not None:
                 setattr(self, name, value)
-        self._check_settings()
+        check_settings(self)
 
     # What an author writes
 
@@ -213,7 +210,7 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
         """
         self._refuse_left_behind("reset")
         super().reset(seed=seed)
-        chosen = self._read_options(dict(options or {}))
+        chosen = read_options(self, dict(options or {}))
         self.options = chosen
         self.split, self.level = chosen.get("split", self.split), chosen.get("level", self.level)
         self.turn = self.calls = 0
@@ -221,7 +218,7 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
         self.last_results, self.last_turn, self.stop, self.outcome = [], None, None, None
         self._started = False
         self.started_at = time.monotonic()
-        shared = self._hook("setup", self._begin)
+        shared = run_hook(self, "setup", self._begin)
         self._started = True
         info = {"task_id": self.task.key, "split": self.split, "level": self.level, "split_shared": shared}
         return self.opening(), info
@@ -251,7 +248,7 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
         )
         if not parsed.calls:
             self.answer = parsed.content
-            said = None if type(self).reply is ToolEnv.reply else self._hook("reply", self.reply)
+            said = None if type(self).reply is ToolEnv.reply else run_hook(self, "reply", self.reply)
             messages = () if said is None else (Message("user", said),)
             self.finished = self.finished or said is None
         stop = self._why_stop([result.status for result in results], left)
@@ -329,6 +326,11 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
 
     # What the rest of the room calls
 
+    @property
+    def is_procedural(self) -> bool:
+        """Whether tasks are drawn instead of listed."""
+        return type(self).draw_task is not ToolEnv.draw_task
+
     def amount_of(self, status: CallStatus, tool: Tool | None) -> float:
         """Return the amount of the charge for a call that ended with `status`; 0 for no charge."""
         if status is CallStatus.REPAIRED:
@@ -358,13 +360,17 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
 
     # Inside
 
+    @staticmethod
+    def _reserved() -> frozenset[str]:
+        return frozenset((*dir(ToolEnv), *ToolEnv.__annotations__))
+
     @classmethod
     def _read_tools(cls, final: bool = False) -> None:
         inherited: dict[str, Tool] = {}
         for base in reversed(cls.__mro__[1:]):
             inherited.update(vars(base).get("_class_tools", {}))
         try:
-            cls._class_tools, cls._unread = collect_tools(cls, inherited), None
+            cls._class_tools, cls._unread = collect_tools(cls, inherited, cls._reserved()), None
         except NameError as error:
             if final:
                 raise EnvError(f"a tool of {cls.__name__} has a type hint that is not defined: {error}") from error
@@ -380,86 +386,13 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
         if cls.reward is ToolEnv.reward:
             raise EnvError(f"{cls.__name__} has no reward: write `def reward(self) -> float`")
 
-    def _check_settings(self) -> None:
-        name = type(self).__name__
-        amounts = {"charge": self.charge, "repair_charge": self.repair_charge, **dict(self.charges)}
-        for reason, amount in amounts.items():
-            if not (math.isfinite(amount) and amount >= 0):
-                raise EnvError(f"{name}: the amount of '{reason}' is {amount}, expected 0 (no charge) or more")
-        unknown = [reason for reason in self.charges if reason not in list(CallStatus)]
-        if unknown:
-            raise EnvError(f"{name}: charges has '{unknown[0]}', {_nearest(unknown[0], list(CallStatus))}")
-        if self.max_turns < 1:
-            raise EnvError(f"{name}: max_turns is {self.max_turns}, expected at least 1")
-        self._read_options({"split": self.split, **({"level": self.level} if self.level else {})})
-
-    def _read_options(self, options: dict[str, Any]) -> dict[str, Any]:
-        name = type(self).__name__
-        known = ["split", "level", "luck", "task", "index", *self.option_names]
-        for option in options:
-            if option not in known:
-                raise EnvError(f"{name}.reset: unknown option '{option}', {_nearest(option, known)}")
-        if options.get("split", SPLITS[0]) not in SPLITS:
-            raise EnvError(f"{name}.reset: unknown split '{options['split']}', {_nearest(options['split'], SPLITS)}")
-        if "level" in options and options["level"] not in self.levels:
-            raise EnvError(
-                f"{name}.reset: unknown level '{options['level']}', {_nearest(options['level'], self.levels)}"
-            )
-        luck = options.get("luck", 0)
-        if isinstance(luck, bool) or not isinstance(luck, (int, np.integer)) or luck < 0:
-            raise EnvError(f"{name}.reset: option luck is {luck!r}, expected an integer of at least 0")
-        return options
-
     def _begin(self) -> bool:
         self.rng = self.np_random
-        self.task, shared = self._choose()
+        self.task, shared = choose_task(self)
         self.setup()
         luck = [int(word) for word in self.np_random.integers(0, 2**32, 4)]
         self.rng = np.random.default_rng([*luck, int(self.options.get("luck", 0))])
         return shared
-
-    def _choose(self) -> tuple[Task, bool]:
-        name, given = type(self).__name__, self.options.get("task")
-        if given is not None:
-            return self._checked(given, "option task"), False
-        if type(self).draw_task is not ToolEnv.draw_task:
-            return self._draw(), False
-        split = self._list()
-        index = self.options.get("index")
-        if index is None:
-            index = int(self.np_random.integers(len(split.tasks)))
-        elif not 0 <= index < len(split.tasks):
-            raise EnvError(
-                f"{name}.reset: option index is {index}, the {self.split} split has {len(split.tasks)} tasks"
-            )
-        return split.tasks[index], split.shared
-
-    def _draw(self) -> Task:
-        for _ in range(MAX_DRAWS):
-            task = self._checked(self.draw_task(self.np_random), "draw_task()")
-            if self.own_splits or is_heldout(task) == (self.split == "heldout"):
-                return task
-        raise EnvError(
-            f"{type(self).__name__}.draw_task() gave no task of the {self.split} split in {MAX_DRAWS} draws: one task "
-            "in five is held out by a hash of its id or content; draw from more tasks, or set own_splits and read "
-            "self.split"
-        )
-
-    def _list(self) -> Split:
-        key = f"{self.split}/{self.level}"
-        if key not in self._lists:
-            listed = self.tasks(np.random.default_rng(LIST_SEED))
-            tasks = tuple(self._checked(task, "tasks()") for task in listed)
-            found = Split(tasks, False) if self.own_splits else split_of_list(tasks, self.split)
-            if not found.tasks:
-                raise EnvError(f"{type(self).__name__}.tasks() is empty (split {self.split}): return at least one Task")
-            self._lists[key] = found
-        return self._lists[key]
-
-    def _checked(self, task: Any, source: str) -> Task:
-        if isinstance(task, Task) and isinstance(task.prompt, str):
-            return task
-        raise EnvError(f"{type(self).__name__}: {source} gave {task!r:.60}, expected a Task with a text prompt")
 
     def _check_running(self, action: Any) -> None:
         name = type(self).__name__
@@ -484,36 +417,9 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
         if stop is StopReason.INFRASTRUCTURE:
             return
         try:
-            self.outcome = self._score()
+            self.outcome = score(self)
         except (InfrastructureError, SandboxError):
             self.stop = StopReason.INFRASTRUCTURE
-
-    def _score(self) -> float:
-        given = self._hook("reward", self.reward)
-        name = type(self).__name__
-        if not isinstance(given, (bool, int, float, np.number, np.bool_)):
-            raise EnvError(f"{name}.reward() gave {given!r:.60} ({type(given).__name__}), expected a number")
-        value = float(given)
-        if not math.isfinite(value):
-            raise EnvError(f"{name}.reward() gave {value}, expected a finite number")
-        return value
-
-    def _hook(self, hook: str, work: Callable[[], Any]) -> Any:
-        limit = self.hook_timeout_s
-        name = f"{type(self).__name__}.{hook}()"
-        outcome = run_inline(work) if limit is None else start_in_thread(work, limit, hook)()
-        if outcome.expired:
-            if outcome.left_behind is not None:
-                self.leave_behind(hook, outcome.left_behind)
-            raise EnvError(f"{name} did not end within {limit:g} s: make it faster, or raise hook_timeout_s")
-        error = outcome.error
-        if isinstance(error, (EnvError, InfrastructureError, SandboxError)):
-            raise error
-        if isinstance(error, NotImplementedError):
-            type(self).check_class()
-        if error is not None:
-            raise EnvError(f"{name} failed: {error_text(error)}") from error
-        return outcome.value
 
     def _refuse_left_behind(self, what: str) -> None:
         if self.left_behind:
@@ -521,8 +427,3 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
                 f"{type(self).__name__}.{what}(): {', '.join(self.left_behind)} ran past its time and still runs in a "
                 "thread that cannot be stopped: make a new instance"
             )
-
-
-def _nearest(name: Any, known: Sequence[str]) -> str:
-    near = get_close_matches(str(name), known, 1)
-    return f"did you mean '{near[0]}'?" if near else f"expected one of: {', '.join(known) or 'none'}"

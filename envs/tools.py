@@ -5,7 +5,7 @@ and how long and how much it may answer. Nothing is run here (see `accredit.envs
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, overload
 
@@ -121,8 +121,10 @@ def tool(
     return mark if function is None else mark(function)
 
 
-def collect_tools(cls: type, inherited: Mapping[str, Tool]) -> dict[str, Tool]:
+def collect_tools(cls: type, inherited: Mapping[str, Tool], reserved: Container[str]) -> dict[str, Tool]:
     """Return the tools of `cls`: the inherited ones, overridden and extended by its own methods.
+
+    No tool may have a name of `reserved`.
 
     An overriding method stays a tool without being marked again; an attribute that is not callable hides it.
 
@@ -139,6 +141,10 @@ def collect_tools(cls: type, inherited: Mapping[str, Tool]) -> dict[str, Tool]:
             if not inspect.isfunction(member):
                 del tools[name]
                 continue
+        if options is not None and name in reserved:
+            raise EnvError(
+                f"tool {cls.__name__}.{name}: ToolEnv itself has '{name}': name the tool otherwise, such as '{name}_it'"
+            )
         if options is not None:
             tools[name] = _read_tool(cls, name, member, options)
     return tools

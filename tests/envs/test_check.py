@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from accredit.envs import EnvError, Message, Task, ToolEnv, ToolError, check_env, tool
 from accredit.envs.check import check_names
 from accredit.envs.results import CharCharge
 from accredit.envs.subject import example_of, write_call
-from accredit.envs.tools import Tool, ToolOptions
+from accredit.envs.tools import Tool
 
 STORE: dict[str, int] = {}
 SHARED: dict[str, list[int]] = {"log": []}
@@ -99,7 +100,7 @@ class ReadsGlobalRandom(Sound):
 
 class WritesGlobalRandom(Sound):
     def setup(self) -> None:
-        np.random.seed(0)  # noqa: NPY002
+        np.random.seed(0)
         super().setup()
 
 
@@ -171,7 +172,7 @@ class CarelessExpert(Sound):
 
 
 class StepShouts(Sound):
-    def step(self, action: str):
+    def step(self, action: str):  # pyright: ignore
         messages, *rest = super().step(action)
         return (tuple(Message(m.role, m.content + "!" * 5000, m.name, m.call_id) for m in messages), *rest)
 
@@ -185,7 +186,7 @@ class StepRaises(Sound):
 
 class Traces(Sound):
     @tool
-    def look(self, where: str = "here", near: int = 1) -> str:
+    def look(self, where: str = "here", near: int = 1) -> str:  # pyright: ignore
         """Fail with a trace."""
         if where != "here":
             raise ToolError('Traceback (most recent call last):\n  File "/x.py", line 3')
@@ -234,7 +235,7 @@ class Unreachable(Sound):
 
 
 class ListObservations(Sound):
-    def reset(self, **options: Any):
+    def reset(self, **options: Any):  # pyright: ignore
         first, info = super().reset(**options)
         return list(first), info
 
@@ -246,7 +247,7 @@ class SmallActions(Sound):
 
 
 class NoisyInfo(Sound):
-    def step(self, action: str):
+    def step(self, action: str):  # pyright: ignore
         *rest, info = super().step(action)
         return (*rest, {**info, "at": object()})
 
@@ -413,7 +414,3 @@ def test_made_up_arguments_fit_their_schema():
     }
     assert example_of(schema, schema) == {"a": {"n": 1}, "b": ["x", "x"], "c": 3, "d": True, "e": 4}
     assert write_call("f", {"a": 1}) == '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'
-
-
-def test_options_are_shown_once():
-    assert ToolOptions().output_limit == 4000

@@ -309,7 +309,7 @@ def test_a_list_is_split_four_to_one():
     sizes = []
     for split in ("train", "heldout"):
         env.reset(seed=0, options={"split": split})
-        sizes.append(len(env._lists[f"{split}/easy"].tasks))
+        sizes.append(len(env.task_lists[f"{split}/easy"].tasks))
     assert sizes == [16, 4]
 
 
@@ -334,17 +334,12 @@ def test_a_generated_list_is_one_list_for_all_seeds():
     assert len(drawn(Generated, "train", 100)) == 8
 
 
-def test_a_method_named_task_is_taken_for_draw_task():
-    class Named(ToolEnv):
-        def task(self, rng):  # type: ignore[override]
-            return Task(str(rng.integers(10)))
+def test_a_hook_named_task_is_told_its_right_name():
+    with pytest.raises(EnvError, match="name it draw_task"):
 
-        def reward(self) -> float:
-            return 1.0
-
-    env = Named()
-    env.reset(seed=0)
-    assert env.task.prompt.isdigit()
+        class Named(Sums):
+            def task(self, rng):  # pyright: ignore
+                return Task("x")
 
 
 def broken(**members: Any) -> ToolEnv:

@@ -14,6 +14,7 @@ from accredit.envs.execution import LoopThread, run_inline, start_in_thread, sta
 
 class Slow(ToolEnv):
     shared = ("gate", "barrier")
+    barrier: threading.Barrier
 
     def tasks(self, rng):
         return [Task("go")]

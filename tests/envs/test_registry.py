@@ -77,7 +77,7 @@ def test_a_name_is_taken_once_but_the_same_class_may_come_again():
     class Other(Toy):
         pass
 
-    with pytest.raises(EnvError, match="already registered for .*Toy: take another name or a higher version"):
+    with pytest.raises(EnvError, match=r"already registered for .*Toy: take another name or a higher version"):
         register("OnceToy-v0", Other)
 
 

@@ -368,6 +368,12 @@ def test_a_docstring_that_describes_no_parameter_is_refused():
         )
 
 
+@pytest.mark.parametrize("name", ["step", "close", "answer", "charge", "task", "tools", "end", "reward"])
+def test_a_tool_may_not_take_a_name_that_the_environment_needs(name):
+    with pytest.raises(EnvError, match=rf"tool Bad.{name}: ToolEnv itself has '{name}': name the tool otherwise"):
+        define(f"class Bad(ToolEnv):\n    @tool\n    def {name}(self) -> str:\n        return ''\n")
+
+
 def test_parameters_may_have_any_name():
     class Names(Desk):
         @tool
