@@ -9,13 +9,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from .calculator import calculate
-
 __all__ = ["LARGEST", "Tokens", "draw_expression", "next_step", "reduce_step", "without_brackets"]
 
 Tokens = list[str]
 
 LARGEST = 99
+
+_SIGNS = "++++++------*****//"
+"""Signs as often as they are drawn: division seldom comes out even."""
 
 _PRECEDENCE = {"*": 2, "/": 2, "+": 1, "-": 1}
 
@@ -24,46 +25,45 @@ def draw_expression(rng: np.random.Generator, operations: int) -> Tokens:
     """Draw an expression of `operations` operations, bracketed where its order of reading needs it."""
     while True:
         tokens = _draw(rng, operations, 0)
-        values = _values(tokens)
-        whole = all(0 <= value <= LARGEST and value.denominator == 1 for value in values)
-        if whole and _left_to_right(tokens) != values[-1]:
+        value = _whole_value(tokens)
+        if value is not None and _left_to_right(tokens) != value:
             return tokens
 
 
 def _draw(rng: np.random.Generator, operations: int, parent: int) -> Tokens:
     if operations == 0:
         return [str(int(rng.integers(1, 10)))]
-    sign = str(rng.choice(["+", "-", "*", "/"], p=[0.35, 0.3, 0.25, 0.1]))
+    sign = _SIGNS[int(rng.integers(len(_SIGNS)))]
     left = int(rng.integers(operations))
     own = _PRECEDENCE[sign]
     tokens = [*_draw(rng, left, own - 1), sign, *_draw(rng, operations - 1 - left, own)]
     return ["(", *tokens, ")"] if own <= parent else tokens
 
 
-def _values(tokens: Tokens) -> list[Fraction]:
-    """All results on the way, the last one included; a division by zero gives one value outside any limit."""
-    values: list[Fraction] = []
+def _whole_value(tokens: Tokens) -> int | None:
+    """Compute the expression; None if any result on the way is not a whole number in the limits."""
     while len(tokens) > 1:
         at = next_step(tokens)
-        if tokens[at] == "/" and tokens[at + 1] == "0":
-            return [Fraction(-1)]
-        value = calculate(" ".join(tokens[at - 1 : at + 2]))
-        values.append(value)
-        if value < 0 or value.denominator != 1:
-            break
+        value = _apply(tokens[at], Fraction(tokens[at - 1]), Fraction(tokens[at + 1]))
+        if value is None or value.denominator != 1 or not 0 <= value <= LARGEST:
+            return None
         tokens = reduce_step(tokens, at, str(value))
-    return values
+    return int(tokens[0])
 
 
 def _left_to_right(tokens: Tokens) -> Fraction | None:
     """Compute without brackets and precedence; None where that divides by zero."""
     bare, _ = without_brackets(tokens)
-    value = Fraction(bare[0])
-    for sign, number in zip(bare[1::2], map(Fraction, bare[2::2]), strict=True):
-        if sign == "/" and not number:
-            return None
-        value = {"+": value + number, "-": value - number, "*": value * number}[sign] if sign != "/" else value / number
+    value: Fraction | None = Fraction(bare[0])
+    for sign, number in zip(bare[1::2], bare[2::2], strict=True):
+        value = None if value is None else _apply(sign, value, Fraction(number))
     return value
+
+
+def _apply(sign: str, left: Fraction, right: Fraction) -> Fraction | None:
+    if sign == "/":
+        return left / right if right else None
+    return left + right if sign == "+" else left - right if sign == "-" else left * right
 
 
 def next_step(tokens: Tokens) -> int:

@@ -19,7 +19,8 @@ from accredit.envs.tools import tool
 from .database import ShopDatabase
 from .expert import Script
 from .rules import all_closed, expected_books, policy_text
-from .tasks import LEVELS, ShopTask, draw_task
+from .tasks import LEVELS, ShopTask, draw_task, identity
+from .world import World
 
 __all__ = ["Shop"]
 
@@ -40,6 +41,9 @@ class Shop(ToolEnv):
     levels = tuple(LEVELS)
     hook_timeout_s = None
 
+    state: ShopDatabase
+    _world: World
+
     def __init__(self, *, system: str | None = None, max_turns: int | None = None, **settings: Any) -> None:
         super().__init__(system=system, max_turns=max_turns, **settings)
         self._own_text, self._own_turns = system, max_turns
@@ -48,7 +52,7 @@ class Shop(ToolEnv):
     def draw_task(self, rng: np.random.Generator) -> Task:
         """Draw a task of the level in force."""
         drawn = draw_task(rng, self.level)
-        return Task(drawn.prompt, id=drawn.identity, data={"drawn": drawn})
+        return Task(drawn.prompt, id=identity(drawn.requests), data={"drawn": drawn})
 
     def setup(self) -> None:
         """Fill the database."""
@@ -56,70 +60,71 @@ class Shop(ToolEnv):
         self.system = policy_text(drawn.level) if self._own_text is None else self._own_text
         self.max_turns = _MAX_TURNS[drawn.level] if self._own_turns is None else self._own_turns
         self._offer_tools()
-        self.state = ShopDatabase(drawn.world, drawn.requests)
+        self._world = drawn.make_world()
+        self.state = ShopDatabase(self._world, drawn.requests)
 
     @tool(timeout_s=None)
     def customer(self, name: str) -> dict[str, Any]:
         """Look up a customer."""
-        return self._database.customer(name)
+        return self.state.customer(name)
 
     @tool(timeout_s=None)
     def find(self, item: str) -> dict[str, Any]:
         """Look up an item."""
-        return self._database.find(item)
+        return self.state.find(item)
 
     @tool(timeout_s=None)
     def add(self, sku: str, qty: int) -> str | dict[str, str]:
         """Add to the cart."""
-        note = self._database.add(sku, qty)
+        note = self.state.add(sku, qty)
         return "ok" if note is None else {"note": note}
 
     @tool(timeout_s=None)
     def remove(self, sku: str) -> None:
         """Take out of the cart."""
-        self._database.remove(sku)
+        self.state.remove(sku)
 
     @tool(timeout_s=None)
     def coupon(self, code: str) -> None:
         """Use a code for the cart."""
-        self._database.coupon(code)
+        self.state.coupon(code)
 
     @tool(timeout_s=None)
     def approve(self) -> None:
         """Approve the cart."""
-        self._database.approve()
+        self.state.approve()
 
     @tool(timeout_s=None)
     def checkout(self, name: str, ship: Literal["fast", "slow"]) -> dict[str, int]:
         """Order the cart."""
-        total = self._database.checkout(name, ship)
+        total = self.state.checkout(name, ship)
         self._close()
         return {"total": total}
 
     @tool(timeout_s=None)
     def refuse(self, item: str) -> None:
         """Refuse an item."""
-        self._database.refuse(item)
+        self.state.refuse(item)
         self._close()
 
     @tool(timeout_s=None)
     def history(self, name: str) -> list[dict[str, Any]]:
         """List past purchases."""
-        return self._database.history(name)
+        return self.state.history(name)
 
     @tool(timeout_s=None)
     def refund(self, name: str, sku: str, qty: int) -> None:
         """Pay back a purchase."""
-        self._database.refund(name, sku, qty)
+        self.state.refund(name, sku, qty)
         self._close()
 
     def reward(self) -> float:
         """Return 1 if the books are what the rules make of the requests, nothing less and nothing more."""
-        return float(self._database.books() == expected_books(self._drawn.world, self._drawn.requests))
+        return float(self.state.books() == expected_books(self._world, self._drawn.requests))
 
     def state_key(self) -> str:
         """Return a hash of all that calls can change: cart, orders, refusals, refunds, notes told, and the end."""
-        return fingerprint(f"{self._database.canonical()} {self.finished}")
+        return fingerprint(f"{self.state.canonical()} {self.finished}")
 
     def expert(self) -> Iterator[str]:
         """Serve by the rules, reading the results."""
@@ -141,10 +146,6 @@ class Shop(ToolEnv):
         return drawn
 
     @property
-    def _database(self) -> ShopDatabase:
-        return self.state
-
-    @property
     def _approvals(self) -> bool:
         return "approve" in self.tools
 
@@ -158,4 +159,4 @@ class Shop(ToolEnv):
         return json.loads(text) if text[0] in "{[" else text
 
     def _close(self) -> None:
-        self.finished = all_closed(self._drawn.world, self._drawn.requests, self._database.books())
+        self.finished = all_closed(self._world, self._drawn.requests, self.state.books())

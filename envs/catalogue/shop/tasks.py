@@ -27,31 +27,33 @@ _RETURN_TEXTS = ("Return {qty} {item} for {name}.", "{name} returns {qty} {item}
 
 @dataclass(frozen=True, slots=True)
 class ShopTask:
-    """One drawn task, whole."""
+    """One drawn task. `world`, if given, is used instead of the one that `world_seed` stands for."""
 
     level: str
     requests: tuple[Request, ...]
-    world: World
     prompt: str
+    world_seed: int = 0
+    world: World | None = None
 
-    @property
-    def identity(self) -> str:
-        """What is asked, in one line."""
-        return identity(self.requests)
+    def make_world(self) -> World:
+        """Build the task's world, the same at every call."""
+        if self.world is not None:
+            return self.world
+        return make_world(
+            np.random.default_rng(self.world_seed),
+            self.requests,
+            short_rate=0.3,
+            zero_only=self.level == "easy",
+            limit=QTY_LIMIT,
+            days_limit=DAYS_LIMIT,
+        )
 
 
 def draw_task(rng: np.random.Generator, level: str) -> ShopTask:
     """Draw one task of a level."""
     requests = LEVELS[level](rng)
-    world = make_world(
-        rng,
-        requests,
-        short_rate=0.3,
-        zero_only=level == "easy",
-        limit=QTY_LIMIT,
-        days_limit=DAYS_LIMIT,
-    )
-    return ShopTask(level, requests, world, " ".join(request_text(rng, request) for request in requests))
+    prompt = " ".join(request_text(rng, request) for request in requests)
+    return ShopTask(level, requests, prompt, world_seed=int(rng.integers(2**53)))
 
 
 def identity(requests: Sequence[Request]) -> str:

@@ -107,9 +107,11 @@ def make_world(
     always in stock: an order never dies with nothing sold, except an order of one line.
     """
     requests = tuple(requests)
-    words = [str(word) for word in rng.permutation(np.array(WORDS))]
+    words = [WORDS[index] for index in rng.permutation(len(WORDS)).tolist()]
     skus, codes = words[: len(ITEMS)], words[len(ITEMS) :]
-    stock = {item: int(rng.integers(1, limit + 5)) for item in ITEMS}
+    stock = dict(zip(ITEMS, rng.integers(1, limit + 5, len(ITEMS)).tolist(), strict=True))
+    prices, big = rng.integers(1, 10, len(ITEMS)).tolist(), (rng.random(len(ITEMS)) < 0.5).tolist()
+    member = (rng.random(len(NAMES)) < 0.5).tolist()
     past: dict[str, tuple[str, int, int]] = {}
     for request in requests:
         if isinstance(request, Return):
@@ -123,13 +125,8 @@ def make_world(
             if line.substitute is not None:
                 short = short and number > 0 and bool(rng.random() < short_rate)
                 stock[line.substitute] = _stock(rng, line, short, zero_only)
-    items = {
-        name: Item(name, sku, int(rng.integers(1, 10)), stock[name], bool(rng.random() < 0.5))
-        for name, sku in zip(ITEMS, skus, strict=True)
-    }
-    people = {
-        name: Person(name, bool(rng.random() < 0.5), codes[index % len(codes)]) for index, name in enumerate(NAMES)
-    }
+    items = {name: Item(name, skus[index], prices[index], stock[name], big[index]) for index, name in enumerate(ITEMS)}
+    people = {name: Person(name, member[index], codes[index]) for index, name in enumerate(NAMES)}
     purchases = [Purchase(name, items[item].sku, qty, days) for item, (name, qty, days) in past.items()]
     purchases += _other_purchases(rng, [purchase.name for purchase in purchases], items, set(past), days_limit)
     return World(items, people, tuple(purchases))
