@@ -199,7 +199,7 @@ class RecordCredit(gymnasium.Wrapper[Tokens, Any, Any, Any]):
         env = self.tool_env
         if stop in SCORED and env.stop is None:
             try:
-                env._end(stop)
+                env.end(stop)
             except EnvError as failed:
                 return self._close(None, StopReason.ENVIRONMENT_ERROR, error or str(failed))
             stop = env.stop or stop

@@ -11,6 +11,7 @@ from accredit.envs.core import ToolEnv
 from accredit.envs.errors import EnvError, InfrastructureError, ToolError
 from accredit.envs.package import PackageRenderer
 from accredit.envs.recorder import Decision, RecordCredit
+from accredit.envs.rendering import Renderer
 from accredit.envs.task import Task
 from accredit.envs.tinytokenizers import byte_level
 from accredit.envs.tokenspace import TokenSpace
@@ -60,16 +61,14 @@ RENDERER = ChatMLRenderer(byte_level(), "signature")
 PAY = call_text("pay", {"coins": 3})
 
 
-def begun(env=Shop, renderer=RENDERER, **kwargs):
+def begun(env=Shop, renderer: Renderer = RENDERER, **kwargs):
     record = RecordCredit(env(), renderer)
     record.reset(seed=3, **kwargs)
     return record
 
 
 def play(record, *texts):
-    for text in texts:
-        step = record.step(record.renderer.encode(text))
-    return step
+    return [record.step(record.renderer.encode(text)) for text in texts][-1]
 
 
 def text_of(trajectory, start, end):
