@@ -32,16 +32,14 @@ class Entry(NamedTuple):
 
 
 COMMANDS = (
-    Entry(
-        "quickstart", "accredit.commands.quickstart", "Train the small model on Shop, evaluate it, write a replay page."
-    ),
+    Entry("quickstart", "accredit.commands.quickstart", "Train the small model on Shop and write a replay page."),
     Entry("train", "accredit.commands.train", "Train an agent from a configuration file."),
     Entry("sft", "accredit.commands.sft", "Warm-start a model on scripted or selected trajectories."),
     Entry("eval", "accredit.commands.eval", "Evaluate a model on held-out tasks, with confidence intervals."),
     Entry("envs", "accredit.commands.envs", "List the registered environments."),
     Entry("play", "accredit.commands.play", "Play an environment in the terminal, or watch its expert play."),
     Entry("check", "accredit.commands.check", "Check that an environment keeps its promises."),
-    Entry("replay", "accredit.commands.replay", "Look at stored trajectories: who was paid for which token, and why."),
+    Entry("replay", "accredit.commands.replay", "Look at stored trajectories: who was paid, and why."),
 )
 
 _EPILOG = "Exit codes: 0 done, 1 failed, 2 wrong command line or configuration, 130 interrupted."
