@@ -66,6 +66,8 @@ def seeds_hold_across_processes(subject: Subject) -> str:
         timeout=PROCESS_TIMEOUT_S,
         check=False,
     )
+    if done.returncode and "cannot import" in done.stderr:
+        raise Skipped(f"another process cannot import {subject.reference}: name the environment as file.py:Class")
     if done.returncode:
         raise Broken(f"another process failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
     there = done.stdout.strip().splitlines()[-1]

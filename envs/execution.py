@@ -16,7 +16,7 @@ from typing import Any
 
 __all__ = ["LoopThread", "Outcome", "Running", "run_inline", "start_in_thread", "start_on_loop"]
 
-CANCEL_GRACE_S = 0.5
+CANCEL_GRACE_S = 2.0
 """Seconds that a coroutine has to react to being cancelled before its loop is given up."""
 
 

@@ -49,9 +49,8 @@ def failed(env: Any, **options: Any) -> dict[str, str]:
 
 def test_a_sound_environment_passes_every_check():
     results = check_env(Sound)
-    assert [(r.name, r.evidence) for r in results if r.passed is not True] == [
-        ("processes", "another process cannot find the class: give it by name, or as file.py:Class")
-    ] or all(r.passed for r in results)
+    assert [(r.name, r.evidence) for r in results if r.passed is False] == []
+    assert [r.name for r in results if r.passed is None] in ([], ["processes"])
     assert tuple(r.name for r in results) == check_names()
     assert all(r.evidence for r in results)
 

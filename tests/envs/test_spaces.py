@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accredit.envs import Message, MessageSpace, MessagesSpace
@@ -25,6 +25,7 @@ def test_a_seed_fixes_the_samples(make):
     assert [one.sample() for _ in range(20)] == [other.sample() for _ in range(20)]
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_any_text_is_a_message(text):
     assert text in MessageSpace()

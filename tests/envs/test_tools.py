@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from annotated_types import Ge
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -436,6 +436,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.sampled_from(["order", "many", "mixed", "fail", "crash", "scold"]), JSON)
 def test_no_arguments_ever_raise(name, arguments):
     import json
