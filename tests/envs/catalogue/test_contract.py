@@ -90,11 +90,12 @@ def test_doing_nothing_scores_nothing(name, level):
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", PROCEDURAL)
-def test_train_and_heldout_tasks_are_disjoint(name, level):
+def test_train_and_heldout_tasks_are_disjoint(name, level, monkeypatch):
     env, ids = make(name, level=level), {}
+    monkeypatch.setattr(type(env), "setup", lambda self: None)  # only the tasks matter here
     for split in ("train", "heldout"):
         ids[split] = set()
-        for seed in range(2000 if level == "easy" else 200):
+        for seed in range(2000):
             env.reset(seed=seed, options={"split": split})
             ids[split].add(env.task.key)
     assert not ids["train"] & ids["heldout"]
