@@ -10,6 +10,8 @@ trajectory into intervals; an interval from anchor a to anchor b is worth V(b) -
 - it holds feedback tokens only: *luck*. The term `luck` of the credit, on those tokens; no advantage ever.
 - it holds neither (the reward fell after the last token, or hidden luck moved the state): luck, booked on the nearest
   span before it, in the credit only.
+- a turn that left the state key as it was, paid nothing and did not end the episode decided nothing: its tokens get
+  exactly 0 and do not count, whether or not the state is an anchor.
 
 Skill and luck together sum to R - V_0, V_0 the mean reward of the scored members.
 
@@ -31,7 +33,7 @@ from numpy.typing import NDArray
 
 from accredit.credit.errors import CreditError
 from accredit.credit.ledger import Credit
-from accredit.credit.spans import SpanKind
+from accredit.credit.spans import SpanKind, mask_of
 from accredit.credit.trajectory import Group, Trajectory
 
 from .anchors import Anchor, find_anchors
@@ -50,7 +52,9 @@ class Anchored:
     """Prices a group by the moves of V between anchors.
 
     Attributes:
-        kappa: how many visits the previous anchor's value counts for in a state's value (0 trusts every shared state).
+        kappa: how many visits the previous anchor's value counts for in a state's value. 0 trusts every shared state;
+            above 0 the values of rarely visited states are calmer, and what shrinking held back is settled where the
+            rollouts part next, at the latest in the last turn.
         lam: lambda in [0, 1], the weight of each later skill interval.
         scale: "none", or "spread" to divide the advantages by the standard deviation of R in the group. It changes the
             weight of whole tasks, as in GRPO, and never the credit.
@@ -117,8 +121,10 @@ class Step(NamedTuple):
 
 
 def _steps(trajectory: Trajectory, anchors: list[Anchor]) -> list[Step]:
-    decision_N = np.flatnonzero(trajectory.credit_mask)
-    feedback_N = np.flatnonzero(trajectory.value_mask & ~trajectory.credit_mask)
+    null_turns = _null_turns(trajectory)
+    moving = [span for span in trajectory.spans if span.turn not in null_turns]
+    decision_N = np.flatnonzero(mask_of(moving, len(trajectory), SpanKind.DECISION))
+    feedback_N = np.flatnonzero(mask_of(moving, len(trajectory), SpanKind.FEEDBACK))
     positions = [anchor.position for anchor in anchors]
     cut_decisions = np.searchsorted(decision_N, positions).tolist()
     cut_feedback = np.searchsorted(feedback_N, positions).tolist()
@@ -133,6 +139,13 @@ def _steps(trajectory: Trajectory, anchors: list[Anchor]) -> list[Step]:
         )
         for i, (outcome, turn) in enumerate(moved)
     ]
+
+
+def _null_turns(trajectory: Trajectory) -> set[int]:
+    """Return the turns that left the state key as it was, paid nothing and did not end the episode."""
+    keys, last = trajectory.state_keys, trajectory.turns - 1
+    paid_K = trajectory.turn_rewards
+    return {k for k in range(last) if keys[k] is not None and keys[k] == keys[k + 1] and paid_K[k] == 0}
 
 
 def _book_credit(trajectory: Trajectory, steps: list[Step], credit_T3: Floats) -> None:
