@@ -12,6 +12,7 @@ import numpy as np
 
 from accredit.envs.catalogue.scripted import format_call
 from accredit.envs.core import ToolEnv
+from accredit.envs.state import fingerprint
 from accredit.envs.task import Task
 from accredit.envs.tools import tool
 
@@ -70,6 +71,10 @@ class Arithmetic(ToolEnv):
         """Return 1 if the answer holds one number and it is the right one; 25 and 25.0 are the same number."""
         numbers = _NUMBER.findall(self.answer)
         return float(len(numbers) == 1 and Fraction(numbers[0]) == self.task.answer)
+
+    def state_key(self) -> str:
+        """Return a hash of the task, the calculator's results so far (in any order), and the answer."""
+        return fingerprint(f"{self.task.key} {sorted(self.state.seen)} {self.answer}")
 
     def expert(self) -> Iterator[str]:
         """Compute by precedence and brackets, reading each result."""

@@ -123,8 +123,9 @@ class Shop(ToolEnv):
         return float(self.state.books() == expected_books(self._world, self._drawn.requests))
 
     def state_key(self) -> str:
-        """Return a hash of all that calls can change: cart, orders, refusals, refunds, notes told, and the end."""
-        return fingerprint(f"{self.state.canonical()} {self.finished}")
+        """Return a hash of the task and of all that calls can change: cart, orders, refusals, refunds, notes, end."""
+        drawn = self._drawn
+        return fingerprint(f"{self.task.key} {drawn.world_seed} {self.state.canonical()} {self.finished}")
 
     def expert(self) -> Iterator[str]:
         """Serve by the rules, reading the results."""

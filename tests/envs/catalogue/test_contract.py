@@ -137,6 +137,15 @@ def test_a_seed_gives_the_same_task_in_another_process():
     assert json.loads(run.stdout) == here
 
 
+@pytest.mark.parametrize("name", PROCEDURAL)
+def test_different_tasks_share_no_state(name):
+    env, keys = make(name), {}
+    for seed in range(50):
+        env.reset(seed=seed)
+        keys.setdefault(env.state_key(), set()).add(env.task.key)
+    assert all(len(tasks) == 1 for tasks in keys.values())
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fork_is_independent_of_its_original(name, play):
     env = make_fair(name)
