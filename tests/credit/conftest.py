@@ -1,7 +1,7 @@
 """Builders of trajectories for the tests of the credit room."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ Record = Callable[..., Trajectory]
 
 
 def record_trajectory(
-    *turns: Turn | tuple,
+    *turns: tuple[Any, ...],
     outcome: float | None = 1.0,
     prompt: Sequence[int] = (100, 101),
     charges: Charges = (),

@@ -55,9 +55,10 @@ def test_one_seed_gives_one_group():
 
 def test_exact_credit_is_complete_and_keeps_luck_off_the_advantage():
     process, rng = ChainProcess(turns=10, relevant=5, p=0.8, luck=0.1), np.random.default_rng(1)
-    for trajectory in process.sample_group(rng, 50).trajectories:
+    group = process.sample_group(rng, 50)
+    for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
         credit = process.exact_credit(trajectory)
-        assert credit.credit.total.sum() == pytest.approx(trajectory.reward - process.value(0, True), abs=1e-12)
+        assert credit.credit.total.sum() == pytest.approx(reward - process.value(0, True), abs=1e-12)
         assert not credit.advantage.total[~trajectory.credit_mask].any()
 
 
