@@ -4,8 +4,8 @@ Callable from any thread, also inside a running event loop's worker thread, sinc
 about ten times as much as a run: an episode that runs many programs opens a session instead.
 """
 
-from accredit.sandboxes.protocol import Limits, Outcome
-from accredit.sandboxes.select import select
+from .protocol import Limits, Outcome
+from .select import select
 
 
 def run_python(code: str, limits: Limits | None = None, *, allow_weaker: bool = False) -> Outcome:

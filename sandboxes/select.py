@@ -9,10 +9,10 @@ import logging
 import threading
 from typing import NamedTuple
 
-from accredit.sandboxes.embedded.session import EmbeddedSandbox
-from accredit.sandboxes.errors import SandboxError
-from accredit.sandboxes.protocol import IsolationReport, Level, Limits
-from accredit.sandboxes.verdict import Status
+from .embedded.session import EmbeddedSandbox
+from .errors import SandboxError
+from .protocol import IsolationReport, Level, Limits
+from .verdict import Status
 
 FLOOR = Level.L3
 """The weakest level that is used without being asked for."""

@@ -86,7 +86,7 @@ def _give_up_privileges() -> None:
     kernel.drop_capabilities()
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # so that a program may read its own /proc/self
-    kernel.die_with_parent()
+    kernel.die_with_parent(os.getppid())  # the change of user has undone it
 
 
 def _filter_calls() -> None:

@@ -80,9 +80,14 @@ def prctl(option: int, first: int = 0, second: object = 0) -> None:
     check(libc.prctl(ctypes.c_int(option), ctypes.c_ulong(first), wide, zero, zero), f"prctl {option}")
 
 
-def die_with_parent() -> None:
-    """Ask for SIGKILL when the thread that forked this process ends. A change of credentials undoes it."""
+def die_with_parent(parent: int) -> None:
+    """Ask for SIGKILL when the thread that forked this process ends. A change of credentials undoes it.
+
+    `parent` is its process id as seen from here (0 from a new process namespace); one that is gone already is an error.
+    """
     prctl(PR_SET_PDEATHSIG, SIGKILL)
+    if os.getppid() != parent:
+        raise ProcessLookupError(3, f"parent process {parent} is gone")
 
 
 def drop_capabilities() -> None:

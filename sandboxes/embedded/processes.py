@@ -61,18 +61,21 @@ def make_pair(plan: Plan, own_processes: int | None, disk_mb: int) -> Pair:
     pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(5)]
     (stdout, _), (stderr, _), (setup, _), (status, _), (_, feed) = pipes
     theirs = [writer for _, writer in pipes[:4]] + [pipes[4][0]]
-    page = ReportPage()
+    ours = [stdout, stderr, setup, status, feed]
+    page, supervisor = ReportPage(), os.getpid()
     scratch = "/tmp" if plan.way is not Way.NONE else tempfile.mkdtemp(prefix="accredit-")
     try:
         if own_processes is not None:
             kernel.unshare(kernel.NEWPID)
         pid = os.fork()
         if pid == 0:
-            _be_init(plan, theirs, page, scratch, disk_mb)
+            for fd in ours:
+                os.close(fd)  # above all `feed`: who holds its writing end waits for it for ever
+            _be_init(plan, theirs, page, scratch, disk_mb, 0 if own_processes is not None else supervisor)
         if own_processes is not None:
             kernel.setns(own_processes, kernel.NEWPID)
     except OSError:
-        for fd in (stdout, stderr, setup, status, feed):
+        for fd in ours:
             os.close(fd)
         raise
     finally:
@@ -81,17 +84,18 @@ def make_pair(plan: Plan, own_processes: int | None, disk_mb: int) -> Pair:
     return Pair(pid, os.pidfd_open(pid), stdout, stderr, setup, status, feed, page, scratch, disk_mb)
 
 
-def _be_init(plan: Plan, ends: list[int], page: ReportPage, scratch: str, disk_mb: int) -> NoReturn:
+def _be_init(plan: Plan, ends: list[int], page: ReportPage, scratch: str, disk_mb: int, parent: int) -> NoReturn:
     stdout, stderr, setup, status, feed = ends
     try:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a first process ignores what it has no handler for
-        kernel.die_with_parent()
+        kernel.die_with_parent(parent)
         if plan.way is not Way.NONE:
             namespaces.enter_run(disk_mb)
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
+        own = os.getpid()
         child = os.fork()
         if child == 0:
-            _be_program(plan, stdout, stderr, setup, feed, page, scratch)
+            _be_program(own, plan, stdout, stderr, setup, feed, page, scratch)
         os.dup2(status, 3)
         os.closerange(4, 1 << 16)
         while True:
@@ -106,10 +110,10 @@ def _be_init(plan: Plan, ends: list[int], page: ReportPage, scratch: str, disk_m
 
 
 def _be_program(
-    plan: Plan, stdout: int, stderr: int, setup: int, feed: int, page: ReportPage, scratch: str
+    init: int, plan: Plan, stdout: int, stderr: int, setup: int, feed: int, page: ReportPage, scratch: str
 ) -> NoReturn:
     try:
-        kernel.die_with_parent()
+        kernel.die_with_parent(init)
         os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)

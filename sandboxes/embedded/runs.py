@@ -114,18 +114,24 @@ class Supervisor:
         pair.page.close()
         return Result(evidence, usage, watch.output, report, bytes(watch.setup_text))
 
-    def _take_pair(self, disk_mb: int) -> Pair:
+    def discard_spare(self) -> None:
+        """End the waiting pair, if there is one, and remove its folder."""
         pair, self.spare = self.spare, None
-        if pair is not None and pair.disk_mb != disk_mb:  # its `/tmp` has another size
-            signal.pidfd_send_signal(pair.pidfd, signal.SIGKILL)
-            os.waitpid(pair.pid, 0)
-            for fd in (pair.pidfd, pair.stdout, pair.stderr, pair.setup, pair.status, pair.feed):
-                os.close(fd)
-            pair.page.close()
-            if self.plan.way is Way.NONE:
-                kill_descendants()
-                shutil.rmtree(pair.scratch, ignore_errors=True)
-            pair = None
+        if pair is None:
+            return
+        signal.pidfd_send_signal(pair.pidfd, signal.SIGKILL)
+        os.waitpid(pair.pid, 0)
+        for fd in (pair.pidfd, pair.stdout, pair.stderr, pair.setup, pair.status, pair.feed):
+            os.close(fd)
+        pair.page.close()
+        if self.plan.way is Way.NONE:
+            kill_descendants()
+            shutil.rmtree(pair.scratch, ignore_errors=True)
+
+    def _take_pair(self, disk_mb: int) -> Pair:
+        if self.spare is not None and self.spare.disk_mb != disk_mb:  # its `/tmp` has another size
+            self.discard_spare()
+        pair, self.spare = self.spare, None
         return pair or make_pair(self.plan, self.own_processes, disk_mb)
 
 

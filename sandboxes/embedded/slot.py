@@ -71,12 +71,13 @@ def _serve_by_strongest_way(start: _Start) -> None:
     """Try each way into namespaces in a child, because a failed attempt cannot be taken back."""
     ways = [Way.NONE] if "namespaces" in start.off else list(Way)
     refusals: list[str] = []
+    outer = os.getpid()
     for way in ways:
         reader, writer = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:
             os.close(reader)
-            _in_child(lambda way=way, writer=writer: _be_door(start, way, writer, refusals))
+            _in_child(lambda way=way, writer=writer: _be_door(start, outer, way, writer, refusals))
         os.close(writer)
         with os.fdopen(reader, "rb") as file:
             refusal = file.read().decode()
@@ -89,23 +90,24 @@ def _serve_by_strongest_way(start: _Start) -> None:
     wire.send(start.control, {"refused": "; ".join(refusals)})
 
 
-def _be_door(start: _Start, way: Way, answer: int, refusals: list[str]) -> None:
+def _be_door(start: _Start, outer: int, way: Way, answer: int, refusals: list[str]) -> None:
     try:
         namespaces.enter(way)
+        kernel.die_with_parent(outer)
     except OSError as error:
         os.write(answer, str(error).encode())
         return
-    kernel.die_with_parent()
+    door = os.getpid() if way is Way.NONE else 0
     pid = os.fork()
     if pid == 0:
-        _in_child(lambda: _be_supervisor(start, way, answer, refusals))
+        _in_child(lambda: _be_supervisor(start, door, way, answer, refusals))
     os.close(answer)
     start.control.close()
     os.waitpid(pid, 0)
 
 
-def _be_supervisor(start: _Start, way: Way, answer: int, refusals: list[str]) -> None:
-    kernel.die_with_parent()
+def _be_supervisor(start: _Start, door: int, way: Way, answer: int, refusals: list[str]) -> None:
+    kernel.die_with_parent(door)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         supervisor, layers = _build(start, way, refusals)
@@ -123,7 +125,8 @@ def _be_supervisor(start: _Start, way: Way, answer: int, refusals: list[str]) ->
         while _serve_one(supervisor):
             supervisor.prepare(start.limits.disk_mb)
     except (TrainerGone, SurvivorsLeft, OSError):
-        return
+        pass
+    supervisor.discard_spare()
 
 
 def _build(start: _Start, way: Way, refusals: list[str]) -> tuple[Supervisor, list[Layer]]:

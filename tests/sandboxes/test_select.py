@@ -1,7 +1,10 @@
 """Choosing a backend, refusing weaker ones, and how the embedded one behaves with layers missing."""
 
 import logging
+import os
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -44,6 +47,31 @@ def test_the_strongest_candidate_wins(sandbox: EmbeddedSandbox) -> None:
 def test_no_candidate_is_refused() -> None:
     with pytest.raises(SandboxError, match="no backend works on this machine"):
         choose([], allow_weaker=True)
+
+
+def test_without_namespaces_a_closed_slot_leaves_no_process_and_no_folder(sandbox: EmbeddedSandbox) -> None:
+    def folders() -> set[str]:
+        return {name for name in os.listdir(tempfile.gettempdir()) if name.startswith("accredit-")}
+
+    before, weaker = folders(), EmbeddedSandbox(without=["namespaces"])
+    pids: list[int] = []
+    for runs in (0, 1, 2):
+        client = weaker.open_blocking()
+        pids.append(client.pid)
+        for _ in range(runs):
+            assert client.run("print(1)").ok
+        client.close()
+    assert folders() <= before
+    assert sessions() & set(pids) == set()
+
+
+def sessions() -> set[int]:
+    """Return the session ids of all processes: a slot's is the process id of its outermost one."""
+    found: set[int] = set()
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError), open(f"/proc/{name}/stat") as file:
+            found.add(int(file.read().rpartition(")")[2].split()[3]))
+    return found
 
 
 @pytest.mark.parametrize("without", WEAKER, ids="+".join)
