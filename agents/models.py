@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from accredit.envs.rendering import Renderer
 from accredit.sandboxes.errors import AccreditError
 
-__all__ = ["LoadedModel", "ModelError", "base_policy_folder", "load_model", "save_model"]
+__all__ = ["LoadedModel", "ModelError", "base_policy_folder", "load_model", "locate", "save_model"]
 
 
 class ModelError(AccreditError, RuntimeError):
@@ -47,7 +47,7 @@ def load_model(
 
     from accredit.envs.chatml import ChatMLRenderer
 
-    folder, options = _locate(path)
+    folder, options = locate(path)
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True, **options)
         if options:
@@ -73,7 +73,8 @@ def save_model(loaded: LoadedModel, folder: Path) -> None:
         (folder / "accredit.json").write_text('{"tools_format": "signature"}\n')
 
 
-def _locate(path: str) -> tuple[Path, dict[str, Any]]:
+def locate(path: str) -> tuple[Path, dict[str, Any]]:
+    """Return the folder that `path` names and the loading options that it needs; raise `ModelError` if it is none."""
     if path == "base":
         folder = base_policy_folder()
     elif path == "smollm2":

@@ -55,5 +55,5 @@ class Policy(Protocol):
 
 
 def sampling_noise(seed: int, turn: int, count: int) -> NDArray[np.float64]:
-    """Return the uniforms in [0, 1) that decide turn `turn` of the episode with sampler seed `seed`, float64 [count]."""
+    """Return the uniforms in [0, 1), float64 [count], that decide one turn of the episode with sampler seed `seed`."""
     return np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), turn])).random(count)

@@ -69,12 +69,18 @@ def live(
     *,
     temperature: float = 1.0,
     workers: int = 8,
+    at_once: int | None = None,
     on_done: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
-    """Run `rollout` from ordinary code and return the trajectories in the order of `episodes`."""
-    return asyncio.run(
-        rollout(episodes, policy, make_env, renderer, limits, temperature=temperature, workers=workers, on_done=on_done)
-    )
+    """Run `rollout` from ordinary code, at most `at_once` episodes together; return trajectories in their order."""
+    size = at_once or max(1, len(episodes))
+    lived: list[Trajectory] = []
+    for start in range(0, len(episodes), size):
+        part = episodes[start : start + size]
+        lived += asyncio.run(
+            rollout(part, policy, make_env, renderer, limits, temperature=temperature, workers=workers, on_done=on_done)
+        )
+    return lived
 
 
 async def rollout(

@@ -2,7 +2,7 @@
 
 Keys and values are kept per episode, so that each turn prefills only what is new; a prompt shared by a group is
 prefilled once. Log-probabilities come from the sampling pass and are the policy's own at temperature 1, whatever the
-sampling temperature. Top-p, top-k and penalties are not offered: they would make the log-probabilities another policy's.
+sampling temperature. Top-p, top-k and penalties are not offered: what they sample from is another policy.
 """
 
 import asyncio
@@ -73,7 +73,9 @@ class TransformersPolicy:
         del stored
         ids: list[list[int]] = [[] for _ in requests]
         logprobs: list[list[float]] = [[] for _ in requests]
-        rows = list(range(len(requests)))  # the request of each row of the cache; a finished row idles until it is dropped
+        rows = list(
+            range(len(requests))
+        )  # the request of each row of the cache; a finished row idles until it is dropped
         done = [False] * len(requests)
         for step in range(int(limits.max())):
             chosen_R, logprobs_R = _choose(logits_RV, noise_BN[rows, step], [requests[i].temperature for i in rows])
@@ -108,7 +110,9 @@ class TransformersPolicy:
         for request in requests:
             memory = self._memories.get(request.episode_id)
             known = len(memory.ids) if memory else 0
-            if memory and (known >= len(request.token_ids) or not np.array_equal(memory.ids, request.token_ids[:known])):
+            if memory and (
+                known >= len(request.token_ids) or not np.array_equal(memory.ids, request.token_ids[:known])
+            ):
                 memory, known = None, 0
             key = request.token_ids.tobytes() if memory is None else request.episode_id.encode()
             keys.append(key)
@@ -132,7 +136,11 @@ class TransformersPolicy:
         return [done[key][0] for key in keys], torch.stack([done[key][1] for key in keys])
 
     def _forward(
-        self, cache: BatchCache, tokens_BN: NDArray[np.int64], positions_BN: NDArray[np.int64], counts: NDArray[np.int64]
+        self,
+        cache: BatchCache,
+        tokens_BN: NDArray[np.int64],
+        positions_BN: NDArray[np.int64],
+        counts: NDArray[np.int64],
     ) -> Tensor:
         """Run new tokens; return the logits [B, V] after the last of each row's `counts` tokens."""
         positions = torch.as_tensor(positions_BN, device=self._device)

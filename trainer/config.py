@@ -21,6 +21,8 @@ __all__ = ["ConfigError", "SFTConfig", "TrainConfig", "load_config"]
 class ConfigError(AccreditError, ValueError):
     """A configuration that cannot be run; the message lists everything that is wrong with it."""
 
+    exit_code = 2
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
@@ -29,100 +31,100 @@ class _Part(BaseModel):
 class ModelConfig(_Part):
     """Which policy to start from."""
 
-    path: str = Field("base", description="'base' (ships with the package), 'smollm2', or a Hugging Face folder")
-    dtype: Literal["float32", "bfloat16"] = Field("float32", description="precision of weights and rollouts")
-    device: str = Field("auto", description="'auto' (cuda, mps, else cpu) or a torch device")
+    path: str = Field(default="base", description="'base' (ships with the package), 'smollm2', or a Hugging Face folder")
+    dtype: Literal["float32", "bfloat16"] = Field(default="float32", description="precision of weights and rollouts")
+    device: str = Field(default="auto", description="'auto' (cuda, mps, else cpu) or a torch device")
     tools_format: Literal["auto", "json", "signature"] = Field(
-        "auto", description="how tools are described: 'signature' is one short line a tool, 'json' the Hermes block"
+        default="auto", description="how tools are described: 'signature' is one short line a tool, 'json' the Hermes block"
     )
 
 
 class RolloutConfig(_Part):
     """How episodes are lived."""
 
-    groups: int = Field(12, ge=1, description="tasks a step")
-    group_size: int = Field(8, ge=1, description="episodes a task")
-    decision_tokens: int = Field(64, ge=1, description="most tokens sampled in a turn")
-    episode_tokens: int = Field(1024, ge=16, description="most tokens of an episode, prompt included")
-    turns: int | None = Field(None, ge=1, description="most turns; null leaves it to the environment")
-    seconds: float = Field(120.0, gt=0, description="most wall-clock seconds of an episode")
-    workers: int = Field(8, ge=1, description="threads that step environments")
+    groups: int = Field(default=12, ge=1, description="tasks a step")
+    group_size: int = Field(default=8, ge=1, description="episodes a task")
+    decision_tokens: int = Field(default=64, ge=1, description="most tokens sampled in a turn")
+    episode_tokens: int = Field(default=1024, ge=16, description="most tokens of an episode, prompt included")
+    turns: int | None = Field(default=None, ge=1, description="most turns; null leaves it to the environment")
+    seconds: float = Field(default=120.0, gt=0, description="most wall-clock seconds of an episode")
+    workers: int = Field(default=8, ge=1, description="threads that step environments")
 
 
 class CreditConfig(_Part):
     """Which credit function prices the groups, and its options."""
 
-    function: str = Field("anchored", description="a name from `accredit.credit.functions`, or package.module:name")
+    function: str = Field(default="anchored", description="a name from `accredit.credit.functions`")
     options: dict[str, Any] = Field(default_factory=dict, description="keyword options of the function")
-    charge_scale: float = Field(1.0, ge=0, description="multiplies every charge; 0 turns charges off")
-    charge_scale_end: float | None = Field(None, ge=0, description="anneal charge_scale to this by the last step")
+    charge_scale: float = Field(default=1.0, ge=0, description="multiplies every charge; 0 turns charges off")
+    charge_scale_end: float | None = Field(default=None, ge=0, description="anneal charge_scale to this by the last step")
 
 
 class LossConfig(_Part):
     """The policy-gradient loss."""
 
-    kind: Literal["clipped", "unclipped"] = Field("clipped", description="clipped ratio (PPO) or plain ratio")
-    clip_low: float = Field(0.2, gt=0, lt=1, description="the ratio is held above 1 - clip_low")
-    clip_high: float = Field(0.28, gt=0, description="the ratio is held below 1 + clip_high")
-    kl: float = Field(0.0, ge=0, description="weight of the KL penalty towards the reference policy")
-    kl_estimator: Literal["k1", "k2", "k3"] = Field("k3", description="Schulman's estimators; see trainer.loss")
+    kind: Literal["clipped", "unclipped"] = Field(default="clipped", description="clipped ratio (PPO) or plain ratio")
+    clip_low: float = Field(default=0.2, gt=0, lt=1, description="the ratio is held above 1 - clip_low")
+    clip_high: float = Field(default=0.28, gt=0, description="the ratio is held below 1 + clip_high")
+    kl: float = Field(default=0.0, ge=0, description="weight of the KL penalty towards the reference policy")
+    kl_estimator: Literal["k1", "k2", "k3"] = Field(default="k3", description="Schulman's estimators; see trainer.loss")
     aggregation: Literal["token_mean", "sequence_mean", "constant"] = Field(
-        "token_mean",
+        default="token_mean",
         description="token_mean: over all decision tokens of the step; sequence_mean: mean a trajectory, then over "
         "trajectories; constant: sum divided by trajectories times loss.constant_tokens",
     )
-    constant_tokens: int = Field(256, ge=1, description="divisor a trajectory of the 'constant' aggregation")
+    constant_tokens: int = Field(default=256, ge=1, description="divisor a trajectory of the 'constant' aggregation")
 
 
 class OptimizerConfig(_Part):
     """AdamW."""
 
-    lr: float = Field(3e-4, gt=0, description="peak learning rate")
-    warmup_steps: int = Field(0, ge=0, description="steps of linear warm-up")
-    decay: Literal["constant", "linear", "cosine"] = Field("constant", description="schedule after the warm-up")
+    lr: float = Field(default=3e-4, gt=0, description="peak learning rate")
+    warmup_steps: int = Field(default=0, ge=0, description="steps of linear warm-up")
+    decay: Literal["constant", "linear", "cosine"] = Field(default="constant", description="schedule after the warm-up")
     betas: tuple[float, float] = (0.9, 0.95)
-    weight_decay: float = Field(0.0, ge=0)
-    grad_clip: float = Field(1.0, gt=0, description="largest gradient norm")
-    epochs: int = Field(1, ge=1, description="passes over a step's trajectories")
-    minibatches: int = Field(1, ge=1, description="optimizer steps a pass")
-    micro_tokens: int = Field(16_384, ge=64, description="most padded tokens in one forward pass")
+    weight_decay: float = Field(default=0.0, ge=0)
+    grad_clip: float = Field(default=1.0, gt=0, description="largest gradient norm")
+    epochs: int = Field(default=1, ge=1, description="passes over a step's trajectories")
+    minibatches: int = Field(default=1, ge=1, description="optimizer steps a pass")
+    micro_tokens: int = Field(default=16_384, ge=64, description="most padded tokens in one forward pass")
 
 
 class EvaluationConfig(_Part):
     """Held-out evaluation."""
 
-    every: int = Field(10, ge=0, description="steps between evaluations; 0 evaluates only before and after")
-    episodes: int = Field(200, ge=1, description="held-out tasks, one episode each")
-    temperature: float = Field(1.0, ge=0, description="0 is greedy")
+    every: int = Field(default=10, ge=0, description="steps between evaluations; 0 evaluates only before and after")
+    episodes: int = Field(default=200, ge=1, description="held-out tasks, one episode each")
+    temperature: float = Field(default=1.0, ge=0, description="0 is greedy")
 
 
 class SaveConfig(_Part):
     """What is kept on disk."""
 
-    every: int = Field(10, ge=1, description="steps between checkpoints; the last step is always kept")
-    keep: int = Field(2, ge=1, description="newest checkpoints kept, beside the best by held-out success")
-    traces_every: int = Field(1, ge=0, description="steps between stored rollouts; 0 stores only evaluations")
+    every: int = Field(default=10, ge=1, description="steps between checkpoints; the last step is always kept")
+    keep: int = Field(default=2, ge=1, description="newest checkpoints kept, beside the best by held-out success")
+    traces_every: int = Field(default=1, ge=0, description="steps between stored rollouts; 0 stores only evaluations")
 
 
 class _RunConfig(_Part):
-    name: str = Field("run", min_length=1, pattern=r"^[\w.-]+$", description="the run directory is runs/NAME")
-    runs_dir: str = Field("runs", description="where run directories lie")
+    name: str = Field(default="run", min_length=1, pattern=r"^[\w.-]+$", description="the run directory is runs/NAME")
+    runs_dir: str = Field(default="runs", description="where run directories lie")
     env: str = Field(description="an environment's name, or file.py:Class, or package.module:Class")
     env_options: dict[str, Any] = Field(default_factory=dict, description="reset options, such as level")
-    seed: int = Field(0, ge=0)
-    model: ModelConfig = ModelConfig()  # pyright: ignore[reportCallIssue]
-    rollout: RolloutConfig = RolloutConfig()  # pyright: ignore[reportCallIssue]
-    optimizer: OptimizerConfig = OptimizerConfig()  # pyright: ignore[reportCallIssue]
-    evaluation: EvaluationConfig = EvaluationConfig()  # pyright: ignore[reportCallIssue]
+    seed: int = Field(default=0, ge=0)
+    model: ModelConfig = ModelConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
 
 
 class TrainConfig(_RunConfig):
     """A policy-gradient run."""
 
-    steps: int = Field(60, ge=1, description="optimizer steps, each on rollout.groups x rollout.group_size episodes")
-    credit: CreditConfig = CreditConfig()  # pyright: ignore[reportCallIssue]
-    loss: LossConfig = LossConfig()  # pyright: ignore[reportCallIssue]
-    save: SaveConfig = SaveConfig()  # pyright: ignore[reportCallIssue]
+    steps: int = Field(default=60, ge=1, description="optimizer steps, each on rollout.groups x rollout.group_size episodes")
+    credit: CreditConfig = CreditConfig()
+    loss: LossConfig = LossConfig()
+    save: SaveConfig = SaveConfig()
 
     @model_validator(mode="after")
     def _consistent(self) -> "TrainConfig":
@@ -136,9 +138,9 @@ class TrainConfig(_RunConfig):
 class SFTConfig(_RunConfig):
     """A supervised warm start on the scripted expert's trajectories."""
 
-    steps: int = Field(200, ge=1, description="optimizer steps")
-    episodes: int = Field(512, ge=1, description="expert trajectories to learn from")
-    batch: int = Field(32, ge=1, description="trajectories a step")
+    steps: int = Field(default=200, ge=1, description="optimizer steps")
+    episodes: int = Field(default=512, ge=1, description="expert trajectories to learn from")
+    batch: int = Field(default=32, ge=1, description="trajectories a step")
 
 
 C = TypeVar("C", bound=_RunConfig)

@@ -11,7 +11,9 @@ from accredit.credit import Credit, Group, SpanKind, Trajectory
 __all__ = ["step_metrics"]
 
 
-def step_metrics(trajectories: Sequence[Trajectory], credits: Sequence[Credit], groups: Sequence[Group]) -> dict[str, Any]:
+def step_metrics(
+    trajectories: Sequence[Trajectory], credits: Sequence[Credit], groups: Sequence[Group]
+) -> dict[str, Any]:
     """Return one step's metrics. Shares lie in [0, 1]; means are an episode unless the name says otherwise."""
     rewards = np.array([t.reward for t in trajectories if t.reward is not None])
     tokens = sum(len(t) for t in trajectories)

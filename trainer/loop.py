@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
 from accredit.agents.rollout import Episode, live, seeds_of
 from accredit.agents.transformers import TransformersPolicy
 from accredit.credit import Credit, Group, Trajectory
@@ -36,19 +34,19 @@ class Listener(Protocol):
     """Hears of a run as it goes."""
 
     def started(self, run: RunDirectory, config: TrainConfig, first_step: int) -> None:
-        """A run begins, or goes on, at `first_step` (0-based)."""
+        """Hear that a run begins, or goes on, at `first_step` (0-based)."""
         ...
 
     def lived(self, done: int, of: int) -> None:
-        """Episodes of the current rollout that have ended."""
+        """Hear how many episodes of the current rollout have ended."""
         ...
 
     def stepped(self, step: int, metrics: dict[str, Any]) -> None:
-        """A step (1-based) is done."""
+        """Hear that a step (1-based) is done."""
         ...
 
     def evaluated(self, step: int, evaluation: Evaluation) -> None:
-        """The held-out tasks were tried after `step` steps."""
+        """Hear how the held-out tasks went after `step` steps."""
         ...
 
 
@@ -172,11 +170,11 @@ class _Training:
         wanted = self.config.evaluation
         started = time.monotonic()
         tag = f"e{step:06d}"
-        evaluation, lived = held_out(
-            self.bench, self.policy, self.config, wanted.episodes, wanted.temperature, tag
-        )
+        evaluation, lived = held_out(self.bench, self.policy, self.config, wanted.episodes, wanted.temperature, tag)
         groups = [Group((trajectory,)) for trajectory in lived]
-        self.traces.write(step, groups, self.price(groups, max(0, step - 1)), self.bench.loaded.renderer.token_bytes, split="heldout")
+        self.traces.write(
+            step, groups, self.price(groups, max(0, step - 1)), self.bench.loaded.renderer.token_bytes, split="heldout"
+        )
         numbers = {f"eval/{name}": value for name, value in evaluation._asdict().items()}
         self.metrics.write(step, {**numbers, "time/eval_s": time.monotonic() - started})
         self.listener.evaluated(step, evaluation)

@@ -1,6 +1,6 @@
 """Metrics of a run: one JSON object a line, and TensorBoard.
 
-A name says what is measured and its unit where it has one. After a resume a step may stand twice; the later line counts.
+A name says what is measured, and its unit where it has one. After a resume a step may stand twice; the later counts.
 """
 
 import json

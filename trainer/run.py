@@ -78,7 +78,10 @@ def _environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "packages": {name: _version(name) for name in _PACKAGES},
-        "git": {"commit": _git("rev-parse", "HEAD"), "changed_files": len((_git("status", "--short") or "").split("\n"))},
+        "git": {
+            "commit": _git("rev-parse", "HEAD"),
+            "changed_files": len((_git("status", "--short") or "").split("\n")),
+        },
     }
 
 

@@ -70,16 +70,14 @@ def held_out(
         Episode(f"{tag}-{index:04d}", f"{tag}-{index:04d}", seed, seeds_of(seed, 1), seeds_of(seed, 2), options)
         for index, seed in enumerate(places)
     ]
-    size = max(64, config.rollout.groups * config.rollout.group_size)
-    lived: list[Trajectory] = []
-    for start in range(0, len(waiting), size):
-        lived += live(
-            waiting[start : start + size],
-            policy,
-            bench.make_env,
-            bench.loaded.renderer,
-            bench.limits,
-            temperature=temperature,
-            workers=config.rollout.workers,
-        )
+    lived = live(
+        waiting,
+        policy,
+        bench.make_env,
+        bench.loaded.renderer,
+        bench.limits,
+        temperature=temperature,
+        workers=config.rollout.workers,
+        at_once=max(64, config.rollout.groups * config.rollout.group_size),
+    )
     return summarise(lived), lived

@@ -89,7 +89,7 @@ def expert_trajectories(config: SFTConfig, bench: Bench, listener: Listener) -> 
         listener.lived(len(done), len(episodes))
 
     policy = ScriptedPolicy(bench.loaded.renderer)
-    lived = live(episodes, policy, bench.make_env, bench.loaded.renderer, bench.limits, on_done=count)
+    lived = live(episodes, policy, bench.make_env, bench.loaded.renderer, bench.limits, at_once=64, on_done=count)
     good = [trajectory for trajectory in lived if trajectory.reward is not None and trajectory.reward >= 1 - 1e-9]
     if not good:
         errors = [t.error for t in lived if t.error]
@@ -113,7 +113,7 @@ def imitate(
         batch = collate(part, next(model.parameters()).device)
         loss = -(score(model, batch).logprobs_N * batch.weight_N).sum()
         loss.backward()
-        total += float(loss)
+        total += float(loss.detach())
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
     optimizer.step()
     return {"loss/nll_nats": total, "optimizer/grad_norm": float(norm), "optimizer/lr": lr}

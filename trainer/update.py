@@ -89,10 +89,10 @@ class Updater:
                     reference_N = score(self._reference, batch).logprobs_N
                 kl = (kl_penalty(scored.logprobs_N, reference_N, self._loss.kl_estimator) * batch.kl_weight_N).sum()
                 total = policy + self._loss.kl * kl
-                _add(sums, kl=kl)
+                _add(sums, kl=kl.detach())
             total.backward()
             gap_N = (scored.logprobs_N.detach() - batch.logprobs_N).abs()
-            _add(sums, policy=policy, tokens=len(gap_N), forward=batch.token_ids_RT.numel())
+            _add(sums, policy=policy.detach(), tokens=len(gap_N), forward=batch.token_ids_RT.numel())
             _add(sums, entropy=scored.entropy_N.sum(), clipped=clipped_N.sum())
             if first:
                 _add(sums, gap=gap_N.sum(), fresh_tokens=len(gap_N))

@@ -14,11 +14,10 @@ from accredit.envs.messages import Message, ToolSchema
 
 __all__ = ["Conversation", "conversation"]
 
-VERBS = "get find read list show check add set send make open close move book count mark start stop save load".split()
+VERBS = "get read list show check send make open book mark save load".split()
 NOUNS = (
-    "price stock name day city room seat ticket order file page score heat speed color size weight code key tag owner "
-    "date time rate level total mass depth width note team port road line unit"
-).split()
+    "price stock name day city room seat order page score size color code key owner date rate level team note".split()
+)
 VALUES = (*WORDS, *ITEMS, *NAMES)
 
 
@@ -33,7 +32,9 @@ class Conversation(NamedTuple):
 def conversation(seed: int) -> Conversation:
     """Return the conversation of a seed."""
     rng = random.Random(seed)
-    kind: Callable[[random.Random], Conversation] = rng.choice([_relay, _relay, _question, _question, _bill, _chain])
+    kind: Callable[[random.Random], Conversation] = rng.choice(
+        [_relay, _relay, _relay, _question, _question, _bill, _chain]
+    )
     return kind(rng)
 
 
@@ -53,7 +54,9 @@ def _tool(rng: random.Random, name: str, arguments: dict[str, str]) -> ToolSchem
 
 
 def _name(rng: random.Random) -> str:
-    return rng.choice([rng.choice(VERBS), rng.choice(NOUNS), f"{rng.choice(VERBS)}_{rng.choice(NOUNS)}", _letters(rng)])
+    if rng.random() < 0.08:
+        return _letters(rng)
+    return rng.choice([rng.choice(VERBS), rng.choice(NOUNS), f"{rng.choice(VERBS)}_{rng.choice(NOUNS)}"])
 
 
 def _letters(rng: random.Random) -> str:
@@ -101,7 +104,7 @@ def _opening(rng: random.Random, text: str) -> tuple[Message, ...]:
 def _relay(rng: random.Random) -> Conversation:
     """Read some values with one tool and hand them to another, keys shuffled."""
     source, target = _distinct(rng)
-    keys = _keys(rng, rng.randint(1, 4))
+    keys = _keys(rng, rng.randint(1, 6))
     values = {key: _value(rng) for key in keys}
     subject = rng.choice(VALUES)
     handed = rng.sample(keys, rng.randint(1, len(keys)))

@@ -1,0 +1,87 @@
+"""The commands that train and evaluate, on the policy that ships with the package, as short as they can be."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from accredit.cli import main
+from accredit.replay import open_run
+
+ROOT = Path(__file__).parents[2]
+SHORT = ["rollout.groups=2", "rollout.group_size=2", "evaluation.episodes=4", "steps=1"]
+
+
+def test_quickstart_trains_draws_a_curve_and_writes_a_page_whose_path_comes_last(tmp_path, capsys):
+    assert main(["quickstart", f"runs_dir={tmp_path}", *SHORT]) == 0
+    lines = capsys.readouterr().out.strip().splitlines()
+    assert any(line.startswith("before: success") for line in lines)
+    assert any(line.startswith("after:  success") for line in lines)
+    page = Path(lines[-1].removeprefix("replay:").strip())
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert (page.parent / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_second_quickstart_takes_another_name_and_overwrites_nothing(tmp_path, capsys):
+    (tmp_path / "quickstart").mkdir()
+    (tmp_path / "quickstart" / "mine.txt").write_text("kept")
+    assert main(["quickstart", f"runs_dir={tmp_path}", *SHORT]) == 0
+    assert (tmp_path / "quickstart" / "mine.txt").read_text() == "kept"
+    assert (tmp_path / "quickstart-2" / "metrics.jsonl").exists()
+
+
+def test_the_ten_line_environment_trains_and_resumes_from_its_run_directory(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert main(["train", "examples/prices.yaml", f"runs_dir={tmp_path}", *SHORT]) == 0
+    run = tmp_path / "prices"
+    assert {row.split for row in open_run(run).index()} == {"train", "heldout"}
+    assert main(["train", str(run), "--resume", "steps=2"]) == 0
+    assert "goes on after step 1" in capsys.readouterr().out
+    assert (run / "checkpoints" / "step-000002").is_dir()
+
+
+@pytest.mark.parametrize("name", ["prices.yaml", "shop.yaml"])
+def test_every_example_config_passes_a_dry_run(name, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert main(["train", f"examples/{name}", "--dry-run"]) == 0
+    told = capsys.readouterr().out
+    assert "memory estimate" in told
+    assert "aggregation: token_mean" in told
+
+
+def test_a_wrong_config_exits_with_2_and_tells_every_mistake(capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert main(["train", "examples/shop.yaml", "optimiser.lr=1", "steps=0"]) == 2
+    told = capsys.readouterr().err
+    assert "did you mean 'optimizer'?" in told
+    assert "steps:" in told
+
+
+def test_a_taken_run_directory_is_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "notes.txt").write_text("mine")
+    assert main(["train", "examples/shop.yaml", f"runs_dir={tmp_path}"]) == 1
+    assert "already holds a run" in capsys.readouterr().err
+
+
+def test_eval_tells_success_with_its_interval_as_json(capsys):
+    assert main(["eval", "base", "Arithmetic-v0", "--episodes", "4", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["episodes"] == 4
+    assert 0 <= told["success_low"] <= told["success"] <= told["success_high"] <= 1
+
+
+def test_a_model_that_is_not_there_is_named(capsys):
+    assert main(["eval", "no/such/folder", "Shop-v0"]) == 1
+    assert "no model at 'no/such/folder'" in capsys.readouterr().err
+
+
+def test_sft_makes_a_checkpoint_that_train_starts_from(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    config = tmp_path / "warm.yaml"
+    config.write_text(f"name: warm\nenv: Arithmetic-v0\nruns_dir: {tmp_path}\nsteps: 2\nepisodes: 8\nbatch: 4\n")
+    assert main(["sft", str(config), "evaluation.episodes=2"]) == 0
+    started = capsys.readouterr().out.strip().splitlines()[-1].split("model.path=")[1]
+    again = ["train", "examples/prices.yaml", f"runs_dir={tmp_path}", f"model.path={started}", *SHORT]
+    assert main(again) == 0

@@ -1,0 +1,76 @@
+import pytest
+
+from accredit.trainer.config import ConfigError, SFTConfig, TrainConfig, load_config
+
+GOOD = "env: Shop-v0\nenv_options: {level: easy}\noptimizer: {lr: 1e-4}\n"
+
+
+def written(tmp_path, text, name="run.yaml"):
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def test_a_file_with_overrides_becomes_a_config(tmp_path):
+    config = load_config(
+        TrainConfig,
+        written(tmp_path, GOOD),
+        ["steps=7", "loss.kl=0.01", "rollout.turns=null", "env_options.level=hard"],
+    )
+    assert (config.steps, config.loss.kl, config.rollout.turns) == (7, 0.01, None)
+    assert config.env_options == {"level": "hard"}
+    assert config.optimizer.lr == 1e-4
+
+
+def test_toml_says_the_same_as_yaml(tmp_path):
+    toml = 'env = "Shop-v0"\n[env_options]\nlevel = "easy"\n[optimizer]\nlr = 1e-4\n'
+    assert load_config(TrainConfig, written(tmp_path, toml, "run.toml")) == load_config(
+        TrainConfig, written(tmp_path, GOOD)
+    )
+
+
+def test_all_mistakes_are_told_at_once_with_the_nearest_key(tmp_path):
+    text = "env: Shop-v0\nrollout: {group: 4}\noptimizer: {lr: -1, warmup: 3}\nstep: 5\n"
+    with pytest.raises(ConfigError) as caught:
+        load_config(TrainConfig, written(tmp_path, text), ["loss.kind=ppo", "nonsense"])
+    told = str(caught.value)
+    assert told.startswith("6 mistakes in ")
+    assert "rollout.group: unknown key; did you mean 'groups'?" in told
+    assert "optimizer.warmup: unknown key; did you mean 'warmup_steps'?" in told
+    assert "step: unknown key; did you mean 'steps'?" in told
+    assert "optimizer.lr: Input should be greater than 0 (found -1)" in told
+    assert "loss.kind: Input should be 'clipped' or 'unclipped' (found 'ppo')" in told
+    assert "override 'nonsense': expected key=value" in told
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("steps: 3\n", "env: Field required"),
+        ("- a\n- b\n", "holds a list, expected keys and values"),
+        ("env: [Shop\n", "is not valid YAML"),
+        (GOOD + "rollout: {decision_tokens: 64, episode_tokens: 64}\n", "must be smaller than rollout.episode_tokens"),
+    ],
+)
+def test_a_file_that_cannot_be_run_says_why(tmp_path, text, told):
+    with pytest.raises(ConfigError, match=told):
+        load_config(TrainConfig, written(tmp_path, text))
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"cannot read the configuration .*nothing.yaml: No such file"):
+        load_config(TrainConfig, tmp_path / "nothing.yaml")
+
+
+def test_an_override_below_a_value_is_a_mistake(tmp_path):
+    with pytest.raises(ConfigError, match="'steps' is a value, not a table"):
+        load_config(TrainConfig, written(tmp_path, GOOD + "steps: 3\n"), ["steps.more=1"])
+
+
+def test_a_resolved_config_reads_back_as_itself(tmp_path):
+    import yaml
+
+    config = load_config(SFTConfig, written(tmp_path, GOOD))
+    again = written(tmp_path, yaml.safe_dump(config.model_dump(mode="json")), "again.yaml")
+    assert load_config(SFTConfig, again) == config
