@@ -1,6 +1,7 @@
 """What the documents say is so: commands and options exist, code blocks compile and run, nothing local leaks."""
 
 import ast
+import os
 import re
 import shlex
 import subprocess
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import typer
 
@@ -16,10 +18,12 @@ from accredit.cli import COMMANDS, build_app
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(
-    path for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md")] if path.exists()
+    path for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")] if path.exists()
 )
 NAMES = [path.relative_to(ROOT).as_posix() for path in DOCUMENTS]
 _FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_RUNNABLE = re.compile(r"^```python run\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 _INLINE = re.compile(r"`(accredit [^`\n]+)`")
 # in two halves, so that this file may hold them; the hosts of registries, and folders of a developer's machine
 HOME = "/ro" + "ot/"  # which tests and sandboxes have reason to speak of
@@ -92,6 +96,93 @@ def test_every_command_is_loaded_and_says_what_it_does() -> None:
 def test_python_blocks_compile(name: str) -> None:
     for body in blocks(ROOT / name, "python", "py"):
         ast.parse(body, name)
+
+
+def runnable(document: Path) -> str:
+    """Return the blocks of a document that are marked `python run`, as one script."""
+    return "\n".join(_RUNNABLE.findall(document.read_text(encoding="utf-8")))
+
+
+def lay_out_demo_run(folder: Path) -> None:
+    """Write `runs/demo` with priced episodes of Chain, which documents read."""
+    from accredit.credit.exact import ChainProcess
+    from accredit.credit.functions import credit_function
+    from accredit.credit.traces import TraceWriter
+
+    rng = np.random.default_rng(0)
+    writer = TraceWriter(folder / "runs" / "demo" / "traces")
+    for step in (1, 2):
+        group = ChainProcess(turns=4, relevant=2).sample_group(rng, 4)
+        writer.write(step, [group], [credit_function("anchored")(group)], lambda ids: [b"%d " % at for at in ids])
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if runnable(ROOT / name)])
+def test_blocks_marked_as_runnable_run_in_order(name: str, tmp_path: Path) -> None:
+    body = runnable(ROOT / name)
+    for module in {"duckdb", "pandas"} & set(re.findall(r"^import (\w+)", body, re.MULTILINE)):
+        pytest.importorskip(module)
+    lay_out_demo_run(tmp_path)
+    (tmp_path / "page.py").write_text(body, encoding="utf-8")
+    answer = subprocess.run(
+        [sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, timeout=240, env=quiet_environment()
+    )
+    last = (answer.stderr.strip().splitlines() or [""])[-1]
+    if "SandboxError" in last and os.environ.get("REQUIRE_SANDBOX") != "1":
+        pytest.skip(f"no sandbox on this machine: {last}")
+    assert answer.returncode == 0, answer.stderr
+
+
+def quiet_environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def anchors_of(document: Path) -> set[str]:
+    """Return the anchors of a document's headings, as code hosts make them."""
+    text = _FENCE.sub("", document.read_text(encoding="utf-8"))
+    heads = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_between_documents_lead_somewhere(name: str) -> None:
+    document = ROOT / name
+    faults = []
+    for link in _LINK.findall(_FENCE.sub("", document.read_text(encoding="utf-8"))):
+        place, _, anchor = link.partition("#")
+        if "://" in place:
+            continue
+        target = (document.parent / place).resolve() if place else document
+        if not target.exists():
+            faults.append(f"{link}: there is no {place}")
+        elif anchor and anchor not in anchors_of(target):
+            faults.append(f"{link}: {target.name} has no heading '{anchor}'")
+    assert not faults, "\n".join(faults)
+
+
+def test_every_document_can_be_reached_from_the_index() -> None:
+    index = ROOT / "docs" / "index.md"
+    reached = {(index.parent / link.partition("#")[0]).resolve() for link in _LINK.findall(index.read_text("utf-8"))}
+    missing = {path for path in ROOT.glob("docs/**/*.md")} - reached - {index}
+    assert not missing, f"docs/index.md has no link to {sorted(path.name for path in missing)}"
+
+
+def test_the_reference_is_what_the_source_says() -> None:
+    answer = subprocess.run(
+        [sys.executable, "docs/build_reference.py", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert answer.returncode == 0, f"run python docs/build_reference.py\n{answer.stdout}{answer.stderr}"
+
+
+def test_the_train_page_names_every_metric_and_no_other() -> None:
+    from accredit.trainer.evaluation import Evaluation
+
+    page = (ROOT / "docs" / "how-to" / "train.md").read_text(encoding="utf-8")
+    metric = re.compile(r"[`\"]((?:rollout|credit|advantage|optimizer|loss|policy|time|train|eval)/[a-z_]+)[`\"]")
+    written = {f"eval/{field}" for field in Evaluation._fields}
+    for path in (ROOT / "trainer").glob("*.py"):
+        written |= set(metric.findall(path.read_text(encoding="utf-8")))
+    told = set(metric.findall(page))
+    assert told == written, f"not told: {sorted(written - told)}, not written: {sorted(told - written)}"
 
 
 def test_ten_line_environment_of_the_readme_runs() -> None:
