@@ -1,1 +1,52 @@
-"""Policies and rollouts."""
+"""Policies and rollouts: who decides, and how many episodes are lived at once. Names load on first use."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .human import HumanPolicy
+    from .models import LoadedModel, ModelError, load_model, save_model
+    from .policy import Decision, Policy, Request
+    from .rollout import Episode, Limits, live, rollout_episodes, seeds_of
+    from .scripted import ScriptedPolicy
+    from .transformers import TransformersPolicy
+
+__all__ = [
+    "Decision",
+    "Episode",
+    "HumanPolicy",
+    "Limits",
+    "LoadedModel",
+    "ModelError",
+    "Policy",
+    "Request",
+    "ScriptedPolicy",
+    "TransformersPolicy",
+    "live",
+    "load_model",
+    "rollout_episodes",
+    "save_model",
+    "seeds_of",
+]
+
+_HOMES = {
+    "human": ("HumanPolicy",),
+    "models": ("LoadedModel", "ModelError", "load_model", "save_model"),
+    "policy": ("Decision", "Policy", "Request"),
+    "rollout": ("Episode", "Limits", "live", "rollout_episodes", "seeds_of"),
+    "scripted": ("ScriptedPolicy",),
+    "transformers": ("TransformersPolicy",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: it offers {', '.join(__all__)}")
+    value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -23,7 +23,7 @@ from accredit.sandboxes.errors import SandboxError
 from .batching import Batcher
 from .policy import Policy, Request
 
-__all__ = ["Episode", "Limits", "live", "rollout", "seeds_of"]
+__all__ = ["Episode", "Limits", "live", "rollout_episodes", "seeds_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -72,18 +72,18 @@ def live(
     at_once: int | None = None,
     on_done: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
-    """Run `rollout` from ordinary code, at most `at_once` episodes together; return trajectories in their order."""
+    """Run `rollout_episodes` from ordinary code, at most `at_once` episodes together; return trajectories in their order."""
     size = at_once or max(1, len(episodes))
     lived: list[Trajectory] = []
     for start in range(0, len(episodes), size):
         part = episodes[start : start + size]
         lived += asyncio.run(
-            rollout(part, policy, make_env, renderer, limits, temperature=temperature, workers=workers, on_done=on_done)
+            rollout_episodes(part, policy, make_env, renderer, limits, temperature=temperature, workers=workers, on_done=on_done)
         )
     return lived
 
 
-async def rollout(
+async def rollout_episodes(
     episodes: Sequence[Episode],
     policy: Policy,
     make_env: Callable[[], ToolEnv],

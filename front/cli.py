@@ -34,7 +34,7 @@ class Entry(NamedTuple):
 COMMANDS = (
     Entry("quickstart", "accredit.commands.quickstart", "Train the small model on Shop and write a replay page."),
     Entry("train", "accredit.commands.train", "Train an agent from a configuration file."),
-    Entry("sft", "accredit.commands.sft", "Warm-start a model on scripted or selected trajectories."),
+    Entry("sft", "accredit.commands.sft", "Warm-start a model on the scripted expert's trajectories."),
     Entry("eval", "accredit.commands.eval", "Evaluate a model on held-out tasks, with confidence intervals."),
     Entry("envs", "accredit.commands.envs", "List the registered environments."),
     Entry("play", "accredit.commands.play", "Play an environment in the terminal, or watch its expert play."),

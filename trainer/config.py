@@ -82,8 +82,8 @@ class OptimizerConfig(_Part):
     lr: float = Field(default=3e-4, gt=0, description="peak learning rate")
     warmup_steps: int = Field(default=0, ge=0, description="steps of linear warm-up")
     decay: Literal["constant", "linear", "cosine"] = Field(default="constant", description="schedule after the warm-up")
-    betas: tuple[float, float] = (0.9, 0.95)
-    weight_decay: float = Field(default=0.0, ge=0)
+    betas: tuple[float, float] = Field(default=(0.9, 0.95), description="decay of the two moments")
+    weight_decay: float = Field(default=0.0, ge=0, description="decoupled weight decay")
     grad_clip: float = Field(default=1.0, gt=0, description="largest gradient norm")
     epochs: int = Field(default=1, ge=1, description="passes over a step's trajectories")
     minibatches: int = Field(default=1, ge=1, description="optimizer steps a pass")
@@ -111,7 +111,7 @@ class _RunConfig(_Part):
     runs_dir: str = Field(default="runs", description="where run directories lie")
     env: str = Field(description="an environment's name, or file.py:Class, or package.module:Class")
     env_options: dict[str, Any] = Field(default_factory=dict, description="reset options, such as level")
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, description="every other seed of the run is derived from it")
     model: ModelConfig = ModelConfig()
     rollout: RolloutConfig = RolloutConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
@@ -121,7 +121,7 @@ class _RunConfig(_Part):
 class TrainConfig(_RunConfig):
     """A policy-gradient run."""
 
-    steps: int = Field(default=60, ge=1, description="optimizer steps, each on rollout.groups x rollout.group_size episodes")
+    steps: int = Field(default=60, ge=1, description="steps; each lives rollout.groups x group_size episodes and makes epochs x minibatches updates")
     credit: CreditConfig = CreditConfig()
     loss: LossConfig = LossConfig()
     save: SaveConfig = SaveConfig()

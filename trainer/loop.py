@@ -102,7 +102,7 @@ class _Training:
             after = None
             if last or (config.evaluation.every and done % config.evaluation.every == 0):
                 after = self.evaluate(done)
-            if last or done % config.save.every == 0:
+            if last or done % config.save.every == 0 or self.best[1] == done:
                 self.save(done)
         return Result(self.run, before, after or self.evaluate(config.steps))
 

@@ -80,7 +80,7 @@ def _environment() -> dict[str, Any]:
         "packages": {name: _version(name) for name in _PACKAGES},
         "git": {
             "commit": _git("rev-parse", "HEAD"),
-            "changed_files": len((_git("status", "--short") or "").split("\n")),
+            "changed_files": len((_git("status", "--short") or "").splitlines()),
         },
     }
 

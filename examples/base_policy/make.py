@@ -72,7 +72,7 @@ def main() -> None:
         log.write(line + "\n")
         log.flush()
 
-    note(arguments={k: str(v) if isinstance(v, Path) else v for k, v in vars(args).items()})
+    note(arguments={name: value for name, value in vars(args).items() if not isinstance(value, Path)})
     tokenizer = train_tokenizer(_texts(args.seed), args.vocab)
     renderer = ChatMLRenderer(tokenizer, tools_format="signature")
     shop = _trajectories(renderer, args.seed, args.error_rate, note)
