@@ -72,13 +72,15 @@ def live(
     at_once: int | None = None,
     on_done: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
-    """Run `rollout_episodes` from ordinary code, at most `at_once` episodes together; return trajectories in their order."""
+    """Run `rollout_episodes` from ordinary code, at most `at_once` episodes together; return them in order."""
     size = at_once or max(1, len(episodes))
     lived: list[Trajectory] = []
     for start in range(0, len(episodes), size):
         part = episodes[start : start + size]
         lived += asyncio.run(
-            rollout_episodes(part, policy, make_env, renderer, limits, temperature=temperature, workers=workers, on_done=on_done)
+            rollout_episodes(
+                part, policy, make_env, renderer, limits, temperature=temperature, workers=workers, on_done=on_done
+            )
         )
     return lived
 

@@ -108,7 +108,9 @@ def weigh(rows: Sequence[Row], aggregation: str, constant_tokens: int = 256, kee
     """Give every decision token its weight in the step's loss, by a named aggregation.
 
     Only trajectories with a learning signal (an advantage other than 0) enter the policy term, numerator and
-    denominator alike; the others are dropped, or kept for the KL term alone with `keep_silent`.
+    denominator alike; the others are dropped, or kept for the KL term alone with `keep_silent`. Without it, decision
+    tokens of advantage 0 are counted and then cut, and with them what follows a row's last token that teaches: they
+    have no gradient, so only the work is saved.
 
     - `token_mean`: 1 / (decision tokens of the step).
     - `sequence_mean`: 1 / (trajectories x decision tokens of the trajectory).
@@ -126,6 +128,8 @@ def weigh(rows: Sequence[Row], aggregation: str, constant_tokens: int = 256, kee
             continue
         weight = _weight(row.owner, loud, count, aggregation, constant_tokens) if row.owner in loud else 0.0
         kl_weight = _weight(row.owner, set(count), count, aggregation, constant_tokens)
+        if not keep_silent:
+            row = _cut_silent(row)
         full_N = np.ones(len(row.targets_N), dtype=np.float32)
         weighed.append(
             Row(
@@ -133,7 +137,21 @@ def weigh(rows: Sequence[Row], aggregation: str, constant_tokens: int = 256, kee
                 full_N * np.float32(weight), full_N * np.float32(kl_weight),
             )
         )  # fmt: skip
-    return weighed
+    return [row for row in weighed if len(row.targets_N)]
+
+
+def _cut_silent(row: Row) -> Row:
+    kept_N = row.advantages_N != 0
+    last = int(row.targets_N[kept_N][-1]) if kept_N.any() else 0
+    return Row(
+        row.token_ids_T[: last + 1],
+        row.targets_N[kept_N],
+        row.logprobs_N[kept_N],
+        row.advantages_N[kept_N],
+        row.owner,
+        row.weight_N[kept_N],
+        row.kl_weight_N[kept_N],
+    )
 
 
 def _weight(owner: int, among: set[int], count: dict[int, int], aggregation: str, constant_tokens: int) -> float:

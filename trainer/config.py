@@ -31,11 +31,11 @@ class _Part(BaseModel):
 class ModelConfig(_Part):
     """Which policy to start from."""
 
-    path: str = Field(default="base", description="'base' (ships with the package), 'smollm2', or a Hugging Face folder")
+    path: str = Field(default="base", description="'base' (shipped), 'smollm2', or a Hugging Face folder")
     dtype: Literal["float32", "bfloat16"] = Field(default="float32", description="precision of weights and rollouts")
     device: str = Field(default="auto", description="'auto' (cuda, mps, else cpu) or a torch device")
     tools_format: Literal["auto", "json", "signature"] = Field(
-        default="auto", description="how tools are described: 'signature' is one short line a tool, 'json' the Hermes block"
+        default="auto", description="how tools are told: 'signature' is one short line a tool, 'json' the Hermes block"
     )
 
 
@@ -57,7 +57,7 @@ class CreditConfig(_Part):
     function: str = Field(default="anchored", description="a name from `accredit.credit.functions`")
     options: dict[str, Any] = Field(default_factory=dict, description="keyword options of the function")
     charge_scale: float = Field(default=1.0, ge=0, description="multiplies every charge; 0 turns charges off")
-    charge_scale_end: float | None = Field(default=None, ge=0, description="anneal charge_scale to this by the last step")
+    charge_scale_end: float | None = Field(default=None, ge=0, description="anneal to this by the last step")
 
 
 class LossConfig(_Part):
@@ -121,7 +121,9 @@ class _RunConfig(_Part):
 class TrainConfig(_RunConfig):
     """A policy-gradient run."""
 
-    steps: int = Field(default=60, ge=1, description="steps; each lives rollout.groups x group_size episodes and makes epochs x minibatches updates")
+    steps: int = Field(
+        default=60, ge=1, description="steps: groups x group_size episodes, then epochs x minibatches updates"
+    )
     credit: CreditConfig = CreditConfig()
     loss: LossConfig = LossConfig()
     save: SaveConfig = SaveConfig()

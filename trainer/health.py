@@ -19,6 +19,7 @@ def step_metrics(
     tokens = sum(len(t) for t in trajectories)
     decided = np.concatenate([c.credit.total[t.credit_mask] for t, c in zip(trajectories, credits, strict=True)])
     advantages = np.concatenate([c.advantage.total[t.credit_mask] for t, c in zip(trajectories, credits, strict=True)])
+    sampled = np.concatenate([t.logprobs[t.credit_mask] for t in trajectories])
     flat = [_no_spread(group) for group in groups]
     charges = Counter(charge.reason for t in trajectories for charge in t.charges)
     stops = Counter(str(t.stop) for t in trajectories)
@@ -38,6 +39,7 @@ def step_metrics(
         "rollout/charges": sum(charges.values()) / count,
         **{f"charges/{reason}": number / count for reason, number in sorted(charges.items())},
         **{f"stop/{reason}": number / count for reason, number in sorted(stops.items())},
+        "policy/entropy_nats": float(-sampled.mean()) if sampled.size else 0.0,
         "credit/mean": float(decided.mean()) if decided.size else 0.0,
         "credit/spread": float(decided.std()) if decided.size else 0.0,
         "credit/positive_share": float((decided > 0).mean()) if decided.size else 0.0,

@@ -61,7 +61,6 @@ class Updater:
             "optimizer/grad_norm": float(np.mean(norms)) if norms else 0.0,
             "loss/policy": sums.get("policy", 0.0) / max(1, steps),
             "loss/kl": sums.get("kl", 0.0) / max(1, steps),
-            "policy/entropy_nats": sums.get("entropy", 0.0) / tokens,
             "policy/clip_share": sums.get("clipped", 0.0) / tokens,
             "policy/sampler_gap_nats": sums.get("gap", 0.0) / fresh,
             "time/train_s": time.monotonic() - started,
@@ -73,9 +72,9 @@ class Updater:
         self._optimizer.zero_grad(set_to_none=True)
         for rows in micro_batches(weighed, self._config.micro_tokens):
             batch = collate(rows, self._device)
-            scored = score(self._model, batch)
+            logprobs_N = score(self._model, batch)
             loss_N, clipped_N = policy_loss(
-                scored.logprobs_N,
+                logprobs_N,
                 batch.logprobs_N,
                 batch.advantages_N,
                 self._loss.kind,
@@ -86,14 +85,14 @@ class Updater:
             total = policy
             if self._reference is not None:
                 with torch.no_grad():
-                    reference_N = score(self._reference, batch).logprobs_N
-                kl = (kl_penalty(scored.logprobs_N, reference_N, self._loss.kl_estimator) * batch.kl_weight_N).sum()
+                    reference_N = score(self._reference, batch)
+                kl = (kl_penalty(logprobs_N, reference_N, self._loss.kl_estimator) * batch.kl_weight_N).sum()
                 total = policy + self._loss.kl * kl
                 _add(sums, kl=kl.detach())
             total.backward()
-            gap_N = (scored.logprobs_N.detach() - batch.logprobs_N).abs()
+            gap_N = (logprobs_N.detach() - batch.logprobs_N).abs()
             _add(sums, policy=policy.detach(), tokens=len(gap_N), forward=batch.token_ids_RT.numel())
-            _add(sums, entropy=scored.entropy_N.sum(), clipped=clipped_N.sum())
+            _add(sums, clipped=clipped_N.sum())
             if first:
                 _add(sums, gap=gap_N.sum(), fresh_tokens=len(gap_N))
         norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._config.grad_clip)

@@ -44,6 +44,7 @@ class Chain(ToolEnv):
 
     system = "Choose the number of the named word each turn. If it says any, all choices are the same."
     levels = tuple(_SHAPES)
+    luck_spoils = True
     hook_timeout_s = None
 
     state: ChainState

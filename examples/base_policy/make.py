@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 import torch
 from schemas import NOUNS, VERBS, Conversation, conversation
+from slips import with_slips
 from transformers import LlamaConfig, LlamaForCausalLM
 from vocabulary import train_tokenizer
 
-from accredit.agents.models import LoadedModel, save_model
+from accredit.agents.models import LoadedModel, load_model, save_model
 from accredit.agents.rollout import Episode, Limits, live, seeds_of
 from accredit.agents.scripted import ScriptedPolicy, expert
 from accredit.agents.transformers import TransformersPolicy
@@ -32,6 +33,7 @@ from accredit.credit import Recorder, SpanKind, StopReason, Trajectory
 from accredit.envs import ToolEnv, load_env
 from accredit.envs.catalogue.words import ITEMS, NAMES, WORDS
 from accredit.envs.chatml import ChatMLRenderer
+from accredit.envs.rendering import Renderer
 from accredit.trainer.batch import Row, rows_of
 from accredit.trainer.evaluation import summarise
 from accredit.trainer.sft import imitate
@@ -59,6 +61,11 @@ def main() -> None:
     parser.add_argument("--vocab", type=int, default=1024, help="size of the vocabulary")
     parser.add_argument("--width", type=int, default=128, help="hidden size")
     parser.add_argument("--layers", type=int, default=4, help="layers")
+    parser.add_argument("--repair-steps", type=int, default=250, help="steps of the second stage")
+    parser.add_argument(
+        "--slip-rate", type=float, default=0.15, help="failed calls a turn in the second stage's traces"
+    )
+    parser.add_argument("--start", type=Path, help="begin with the second stage, from this folder's first stage")
     parser.add_argument("--save-every", type=int, default=300, help="steps between evaluations")
     args = parser.parse_args()
 
@@ -73,13 +80,23 @@ def main() -> None:
         log.flush()
 
     note(arguments={name: value for name, value in vars(args).items() if not isinstance(value, Path)})
+    if args.start is None:
+        loaded = _first_stage(args, note)
+        _save(loaded, args.out)
+    loaded = load_model(str(args.start or args.out))  # half precision in between, whichever way it is run
+    _second_stage(loaded, args, note)
+    _save(loaded, args.out)
+    log.close()
+
+
+def _first_stage(args: argparse.Namespace, note: Callable[..., None]) -> LoadedModel:
+    """Learn to copy from schemas and the trades from clean traces."""
     tokenizer = train_tokenizer(_texts(args.seed), args.vocab)
     renderer = ChatMLRenderer(tokenizer, tools_format="signature")
-    shop = _trajectories(renderer, args.seed, args.error_rate, note)
+    lived = _trajectories(renderer, args, note, 0.0)
     schemas = [_record(conversation(seeds_of(args.seed, 6, index)), renderer) for index in range(SCHEMAS)]
-    pools = [_rows(shop), _rows(schemas)]
+    pools = [_rows(lived), _rows(schemas)]
     note(vocabulary=len(tokenizer), rows=[len(pool) for pool in pools], tokens=[_mean_length(pool) for pool in pools])
-
     model = LlamaForCausalLM(
         LlamaConfig(
             vocab_size=len(tokenizer),
@@ -98,19 +115,40 @@ def main() -> None:
     )
     note(parameters=sum(weight.numel() for weight in model.parameters()))
     loaded = LoadedModel(model, tokenizer, renderer)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, betas=(0.9, 0.98), weight_decay=0.01)
-    for step in range(args.steps):
+    shares = [args.batch // 4 if step < args.steps // 3 else args.batch * 2 // 3 for step in range(args.steps)]
+    _imitate(loaded, pools, shares, args, args.lr, note)  # copying first, then the trades
+    return loaded
+
+
+def _second_stage(loaded: LoadedModel, args: argparse.Namespace, note: Callable[..., None]) -> None:
+    """Learn to go on after a failed call: the failed call is read, and only what follows it is learnt."""
+    note(stage="repair")
+    lived = _trajectories(loaded.renderer, args, note, args.slip_rate)
+    schemas = [_record(conversation(seeds_of(args.seed, 11, index)), loaded.renderer) for index in range(SCHEMAS // 4)]
+    shares = [args.batch * 2 // 3] * args.repair_steps
+    _imitate(loaded, [_rows(lived), _rows(schemas)], shares, args, args.lr / 3, note)
+
+
+def _imitate(
+    loaded: LoadedModel,
+    pools: list[list[Row]],
+    shares: list[int],
+    args: argparse.Namespace,
+    lr: float,
+    note: Callable[..., None],
+) -> None:
+    """Make one step for each of `shares`, the number of the batch's rows that come from the first pool."""
+    optimizer = torch.optim.AdamW(loaded.model.parameters(), lr=lr, betas=(0.9, 0.98), weight_decay=0.01)
+    for step, lived in enumerate(shares):
         draw = random.Random(seeds_of(args.seed, 7, step))
-        lived = args.batch // 4 if step < args.steps // 3 else args.batch * 2 // 3  # copying first, then the trades
         rows = [*draw.sample(pools[0], lived), *draw.sample(pools[1], args.batch - lived)]
-        lr = args.lr * min(1.0, (step + 1) / 50) * (1 - 0.95 * step / args.steps)
-        facts = imitate(model, optimizer, rows, lr, 1.0, 16_384)
-        if (step + 1) % 20 == 0:
-            note(step=step + 1, nll_nats=round(facts["loss/nll_nats"], 4), lr=round(lr, 6))
-        if (step + 1) % args.save_every == 0 or step + 1 == args.steps:
-            note(step=step + 1, heldout=_evaluate(loaded, 100 if step + 1 < args.steps else 400))
-            _save(loaded, args.out)
-    log.close()
+        rate = lr * min(1.0, (step + 1) / 50) * (1 - 0.95 * step / len(shares))
+        facts = imitate(loaded.model, optimizer, rows, rate, 1.0, 16_384)
+        done = step + 1
+        if done % 20 == 0:
+            note(step=done, nll_nats=round(facts["loss/nll_nats"], 4), lr=round(rate, 6))
+        if done % args.save_every == 0 or done == len(shares):
+            note(step=done, heldout=_evaluate(loaded, 100 if done < len(shares) else 400))
 
 
 def _texts(seed: int) -> Iterator[str]:
@@ -142,29 +180,31 @@ def _texts(seed: int) -> Iterator[str]:
 
 
 def _trajectories(
-    renderer: ChatMLRenderer, seed: int, error_rate: float, note: Callable[..., None]
+    renderer: Renderer, args: argparse.Namespace, note: Callable[..., None], slip_rate: float
 ) -> list[Trajectory]:
+    """Play every source; with a `slip_rate`, the player makes failing calls and repeats them right."""
     kept: list[Trajectory] = []
     for source, (name, options, count) in enumerate(SOURCES):
 
         def script(env: ToolEnv) -> Iterator[str]:
+            rng = np.random.default_rng(int(env.rng.integers(2**62)))
             sloppy = getattr(env, "sloppy", None)
-            if sloppy is None:
-                return expert(env)
-            return sloppy(np.random.default_rng(int(env.rng.integers(2**62))), error_rate)
+            plan = expert(env) if sloppy is None else sloppy(rng, args.error_rate)
+            return with_slips(plan, random.Random(int(rng.integers(2**62))), slip_rate)
 
-        seeds = [seeds_of(seed, 10, source, index) for index in range(count)]
+        stage = 10 if slip_rate == 0 else 12
+        seeds = [seeds_of(args.seed, stage, source, index) for index in range(count)]
         episodes = [Episode(f"{name}-{i}", "", s, s, s, {**options, "split": "train"}) for i, s in enumerate(seeds)]
         lived = live(
             episodes, ScriptedPolicy(renderer, script), partial(load_env, name), renderer, Limits(), at_once=32
         )
-        clean = [t for t in lived if t.reward is not None and not t.charges]
-        note(env=name, traces=len(clean), success=round(float(np.mean([t.reward or 0 for t in clean])), 3))
-        kept += clean
+        usable = [t for t in lived if t.reward is not None and (slip_rate > 0 or not t.charges)]
+        note(env=name, traces=len(usable), success=round(float(np.mean([t.reward or 0 for t in usable])), 3))
+        kept += usable
     return kept
 
 
-def _record(sample: Conversation, renderer: ChatMLRenderer) -> Trajectory:
+def _record(sample: Conversation, renderer: Renderer) -> Trajectory:
     write = {
         SpanKind.PROMPT: Recorder.prompt,
         SpanKind.FEEDBACK: Recorder.feedback,
@@ -183,7 +223,15 @@ def _record(sample: Conversation, renderer: ChatMLRenderer) -> Trajectory:
 
 
 def _rows(trajectories: list[Trajectory]) -> list[Row]:
-    return rows_of(trajectories, [t.credit_mask.astype(np.float64) for t in trajectories])
+    """Make rows whose targets are the decisions of turns in which no call failed."""
+    wanted = []
+    for trajectory in trajectories:
+        failed = {call.turn for call in trajectory.calls if not call.status.ran}
+        wanted_T = np.zeros(len(trajectory))
+        for span in trajectory.decisions:
+            wanted_T[span.start : span.end] = span.turn not in failed
+        wanted.append(wanted_T)
+    return rows_of(trajectories, wanted)
 
 
 def _mean_length(rows: list[Row]) -> int:

@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -38,7 +39,7 @@ def test_every_value_stands_where_its_range_says(value, ascii_only, indent, befo
     assert scan.fault is None
     assert (scan.value, scan.repairs) == (value, [])
     assert scan.end == len(before) + len(raw)
-    expected = dict(at_paths(value))
+    expected: dict[str, Any] = dict(at_paths(value))
     assert set(scan.ranges) == set(expected)
     for path, (start, end) in scan.ranges.items():
         assert json.loads(text[start:end]) == expected[path]

@@ -23,7 +23,7 @@ def logits_gradient(model, rows):
 
     hook = model.base_model.register_forward_hook(keep)
     batch = collate(rows)
-    loss_N, _ = policy_loss(score(model, batch).logprobs_N, batch.logprobs_N, batch.advantages_N)
+    loss_N, _ = policy_loss(score(model, batch), batch.logprobs_N, batch.advantages_N)
     (loss_N * batch.weight_N).sum().backward()
     hook.remove()
     return kept[0].grad.abs().sum(-1)
