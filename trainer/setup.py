@@ -30,7 +30,9 @@ class Bench(NamedTuple):
 
 
 def prepare(config: TrainConfig | SFTConfig) -> Bench:
-    """Load what the configuration names."""
+    """Load what the configuration names; a name that cannot be made fails here, before anything is lived."""
+    make_env = partial(load_env, config.env)
+    make_env().close()
     torch.manual_seed(config.seed)
     loaded = load_model(
         config.model.path,
@@ -40,7 +42,7 @@ def prepare(config: TrainConfig | SFTConfig) -> Bench:
     )
     rollout = config.rollout
     limits = Limits(rollout.decision_tokens, rollout.episode_tokens, rollout.turns, None, rollout.seconds)
-    return Bench(loaded, partial(load_env, config.env), limits, dict(config.env_options))
+    return Bench(loaded, make_env, limits, dict(config.env_options))
 
 
 def make_optimizer(model: Any, config: OptimizerConfig) -> torch.optim.AdamW:

@@ -12,13 +12,14 @@ from itertools import permutations
 import numpy as np
 
 from accredit.credit.exact import ACTIONS, ChainProcess
-from accredit.envs.catalogue.scripted import format_call
-from accredit.envs.catalogue.words import WORDS
 from accredit.envs.core import ToolEnv
 from accredit.envs.errors import EnvError, ToolError
 from accredit.envs.messages import Message
 from accredit.envs.task import Task
 from accredit.envs.tools import tool
+
+from .scripted import format_call
+from .words import WORDS
 
 __all__ = ["Chain", "ChainState"]
 

@@ -2,6 +2,7 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -102,6 +103,7 @@ def interrupt(process: subprocess.Popen[bytes], terminal: int) -> int:
 
 
 def own_terminal() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a job in the background of a script is born ignoring it
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 

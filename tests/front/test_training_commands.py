@@ -3,12 +3,25 @@
 import json
 from pathlib import Path
 
+import gymnasium
 import pytest
 
 from accredit.cli import main
 from accredit.replay import open_run
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _own_names():
+    """A registry in which no other test has taken the example's name."""
+    before = dict(gymnasium.registry)
+    gymnasium.registry.pop("accredit/Prices-v0", None)
+    yield
+    gymnasium.registry.clear()
+    gymnasium.registry.update(before)
+
+
 SHORT = ["rollout.groups=2", "rollout.group_size=2", "evaluation.episodes=4", "steps=1"]
 
 
