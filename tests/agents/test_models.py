@@ -7,6 +7,7 @@ from accredit.agents.models import ModelError, load_model, save_model
 from accredit.agents.rollout import Episode, live
 from accredit.agents.scripted import ScriptedPolicy
 from accredit.envs import load_env
+from accredit.envs.chatml import ChatMLRenderer
 
 
 @pytest.fixture(scope="module")
@@ -16,6 +17,7 @@ def base():
 
 def test_the_base_policy_ships_with_the_package_and_is_near_a_million_parameters(base):
     assert 0.8e6 < sum(weight.numel() for weight in base.model.parameters()) < 1.3e6
+    assert isinstance(base.renderer, ChatMLRenderer)
     assert base.renderer.tools_format == "signature"
     assert base.model.config.architectures == ["LlamaForCausalLM"]
 
@@ -29,6 +31,7 @@ def test_the_base_policys_markers_are_single_tokens_and_so_are_digits(base):
 def test_a_saved_model_loads_as_it_was(base, tmp_path):
     save_model(base, tmp_path / "copy")
     again = load_model(str(tmp_path / "copy"))
+    assert isinstance(again.renderer, ChatMLRenderer)
     assert again.renderer.tools_format == "signature"
     for name, weight in base.model.state_dict().items():
         assert torch.equal(weight, again.model.state_dict()[name])
@@ -48,6 +51,7 @@ def test_smollm2_from_its_wheel_samples_with_logprobs_of_its_own():
     with torch.no_grad():
         likeliest = smollm2.model(torch.tensor(ids)[None].long()).logits[0, -1].argmax()
     assert smollm2.tokenizer.decode(likeliest).strip() == "Paris"
+    assert isinstance(smollm2.renderer, ChatMLRenderer)
     assert smollm2.renderer.tools_format == "json"
 
 
