@@ -1,35 +1,21 @@
 """Short real episodes of the shop, sampled by a tiny random Llama or played by the expert."""
 
 import pytest
-import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from accredit.agents.rollout import Episode, Limits, live, seeds_of
 from accredit.agents.scripted import ScriptedPolicy
 from accredit.agents.transformers import TransformersPolicy
-from accredit.envs import load_env, tinytokenizers
-from accredit.envs.chatml import ChatMLRenderer
+from accredit.envs import load_env
 
 
 @pytest.fixture(scope="session")
-def renderer():
-    return ChatMLRenderer(tinytokenizers.byte_level(), "signature")
+def renderer(tiny_renderer):
+    return tiny_renderer
 
 
 @pytest.fixture
-def model(renderer):
-    torch.manual_seed(0)
-    return LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=renderer.vocab_size,
-            hidden_size=32,
-            intermediate_size=64,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            tie_word_embeddings=True,
-        )
-    )
+def model(make_tiny_llama):
+    return make_tiny_llama()
 
 
 def shop_episodes(count):

@@ -38,24 +38,12 @@ class Silent:
 
 
 @pytest.fixture(scope="session")
-def tiny_folder(tmp_path_factory, renderer):
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+def tiny_folder(tmp_path_factory, renderer, make_tiny_llama):
+    from transformers import PreTrainedTokenizerFast
 
-    torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("tiny")
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=renderer.vocab_size,
-            hidden_size=32,
-            intermediate_size=64,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            tie_word_embeddings=True,
-        )
-    )
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=tinytokenizers.byte_level())
-    save_model(LoadedModel(model, tokenizer, renderer), folder)
+    save_model(LoadedModel(make_tiny_llama(), tokenizer, renderer), folder)
     return folder
 
 
