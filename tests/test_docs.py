@@ -95,7 +95,7 @@ def test_every_command_is_loaded_and_says_what_it_does() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_python_blocks_compile(name: str) -> None:
     for body in blocks(ROOT / name, "python", "py"):
-        ast.parse(body, name)
+        assert ast.parse(body, name).body, f"{name}: a python block without a statement"
 
 
 def runnable(document: Path) -> str:

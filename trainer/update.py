@@ -9,14 +9,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from accredit.credit import Trajectory
+from accredit.credit import AccreditError, Trajectory
 
 from .batch import Row, collate, micro_batches, rows_of, weigh
 from .config import LossConfig, OptimizerConfig
 from .logprobs import score
 from .loss import kl_penalty, policy_loss
 
-__all__ = ["Updater"]
+__all__ = ["UpdateError", "Updater"]
+
+
+class UpdateError(AccreditError, FloatingPointError):
+    """The weights cannot be updated: the gradient is not finite."""
 
 
 class Updater:
@@ -97,7 +101,7 @@ class Updater:
                 _add(sums, gap=gap_N.sum(), fresh_tokens=len(gap_N))
         norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._config.grad_clip)
         if not bool(torch.isfinite(norm)):
-            raise FloatingPointError(f"the gradient norm is {norm.item()}: nothing was stepped. Lower optimizer.lr")
+            raise UpdateError(f"the gradient norm is {norm.item()}: nothing was stepped. Lower optimizer.lr")
         self._optimizer.step()
         return float(norm)
 

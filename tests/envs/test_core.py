@@ -106,8 +106,11 @@ def test_gymnasiums_own_checker_is_content(cls):
 def test_gymnasiums_own_wrappers_are_content():
     register("WrappedCoins-v0", Coins)
     env = gymnasium.wrappers.PassiveEnvChecker(gymnasium.wrappers.OrderEnforcing(make("WrappedCoins-v0")))
-    env.reset(seed=0)
-    env.step(DRAW)
+    observation, _ = env.reset(seed=0)
+    assert observation in env.observation_space
+    observation, reward, terminated, truncated, _ = env.step(DRAW)
+    assert observation in env.observation_space
+    assert (reward, terminated, truncated) == (0.0, False, False)
 
 
 def test_the_system_message_comes_first():

@@ -51,7 +51,7 @@ def test_anything_else_is_sent_as_it_is(line: str) -> None:
 
 @given(st.text())
 def test_no_line_is_refused(line: str) -> None:
-    message_from(line, TOOLS)
+    assert isinstance(message_from(line, TOOLS), str)
 
 
 def test_usage_shows_types_and_brackets_what_may_be_left_out() -> None:
