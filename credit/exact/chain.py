@@ -9,20 +9,23 @@ action with probability p (on a relevant turn, the right one), and the others sh
 Gymnasium.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accredit.credit.errors import CreditError
-from accredit.credit.ledger import Credit, Ledger
+from accredit.credit.ledger import Credit
 from accredit.credit.recorder import Recorder
 from accredit.credit.trajectory import Group, StopReason, Trajectory
+
+from .doob import doob_credit
 
 __all__ = ["ACTIONS", "ChainProcess"]
 
 ACTIONS = 4
+MOST_TRAJECTORIES = 4096
 PROMPT_TOKEN = 0
 FIRST_ACTION_TOKEN = 1
 FEEDBACK_TOKEN = FIRST_ACTION_TOKEN + ACTIONS
@@ -52,6 +55,16 @@ class ChainProcess:
             raise CreditError(f"p={self.p}: expected a probability strictly between 0 and 1")
         if not 0 <= self.luck < 1:
             raise CreditError(f"luck={self.luck}: expected a probability of at least 0 and below 1")
+
+    @property
+    def name(self) -> str:
+        """The name with its size."""
+        return f"Chain({self.turns} turns, {self.relevant} relevant)"
+
+    @property
+    def enumerable(self) -> bool:
+        """Whether there are at most 4096 trajectories."""
+        return bool((2 * ACTIONS) ** self.turns <= MOST_TRAJECTORIES
 
     @property
     def relevant_turns(self) -> tuple[int, ...]:
@@ -95,20 +108,51 @@ class ChainProcess:
 
     def sample(self, rng: np.random.Generator, episode_id: str = "") -> Trajectory:
         """Live one episode: one token a decision, one silent feedback token a turn."""
-        recorder = Recorder("Chain", "chain", episode_id, state_key=self.state_key(0, True))
-        recorder.prompt([PROMPT_TOKEN])
-        ok = True
+        lived, ok = [], True
         for turn, policy_A in enumerate(self.policy):
             action = min(int(np.searchsorted(np.cumsum(policy_A), rng.random(), side="right")), ACTIONS - 1)
-            recorder.decision([FIRST_ACTION_TOKEN + action], [np.log(policy_A[action])])
-            recorder.feedback([FEEDBACK_TOKEN])
             ok = self.next_ok(turn, ok, action, rng)
-            recorder.state_key(self.state_key(turn + 1, ok))
-        return recorder.finish(float(ok), StopReason.DONE)
+            lived.append((action, ok))
+        return self._record(lived, episode_id)
+
+    def enumerate(self) -> Iterator[tuple[float, Trajectory]]:
+        """Yield every row of actions and luck with its probability; a chance of 0 is left out."""
+        policy_KA = self.policy
+        waiting: list[tuple[float, tuple[tuple[int, bool], ...]]] = [(1.0, ())]
+        while waiting:
+            chance, lived = waiting.pop()
+            turn, ok = len(lived), lived[-1][1] if lived else True
+            if turn == self.turns:
+                yield chance, self._record(lived, "")
+                continue
+            for action in reversed(range(ACTIONS)):
+                can = ok and self.right_action(turn) in (None, action)
+                ends = ((True, 1 - self.luck), (False, self.luck)) if can else ((False, 1.0),)
+                waiting += [
+                    (chance * float(policy_KA[turn, action]) * luck, (*lived, (action, after)))
+                    for after, luck in ends
+                    if luck > 0
+                ]
 
     def sample_group(self, rng: np.random.Generator, size: int) -> Group:
         """Live `size` episodes of the task."""
         return Group(tuple(self.sample(rng, str(index)) for index in range(size)))
+
+    def values(self, trajectory: Trajectory) -> NDArray[np.float64]:
+        """float64 [T+1], the exact V before every token, R at the end; luck is read off the state keys."""
+        ok_K = [key == self.state_key(turn, True) for turn, key in enumerate(trajectory.state_keys)]
+        values = [self.value(0, True), self.value(0, True)]
+        for turn, action in enumerate(self.actions(trajectory).tolist()):
+            values += [self.value(turn, ok_K[turn], action), self.value(turn + 1, ok_K[turn + 1])]
+        return np.array(values)
+
+    def score(self, trajectory: Trajectory) -> NDArray[np.float64]:
+        """float64 [T, K * A], grad log pi of every token: 1[a] - pi in the columns of its turn, 0 on feedback."""
+        score_TKA = np.zeros((len(trajectory), self.turns, ACTIONS))
+        starts_K, turns_K = np.array([span.start for span in trajectory.decisions]), np.arange(self.turns)
+        score_TKA[starts_K, turns_K] = -self.policy
+        score_TKA[starts_K, turns_K, self.actions(trajectory)] += 1
+        return score_TKA.reshape(len(trajectory), -1)
 
     def actions(self, trajectory: Trajectory) -> NDArray[np.int64]:
         """int64 [K], the action of every turn of a trajectory of this process."""
@@ -117,15 +161,7 @@ class ChainProcess:
 
     def exact_credit(self, trajectory: Trajectory) -> Credit:
         """Return Doob's increments V_t - V_{t-1} of R: skill on decision tokens, luck on feedback tokens."""
-        skill_T, luck_T = np.zeros(len(trajectory)), np.zeros(len(trajectory))
-        actions_K = self.actions(trajectory)
-        for turn, decision in enumerate(trajectory.decisions):
-            ok, next_ok = (trajectory.state_keys[k] == self.state_key(k, True) for k in (turn, turn + 1))
-            decided = self.value(turn, ok, int(actions_K[turn]))
-            skill_T[decision.start] = decided - self.value(turn, ok)
-            luck_T[decision.end] = self.value(turn + 1, next_ok) - decided
-        credit = Ledger(len(trajectory), {"outcome": skill_T, "luck": luck_T})
-        return Credit(credit, Ledger(len(trajectory), {"outcome": skill_T.copy()}))
+        return doob_credit(trajectory, self.values(trajectory))
 
     def policy_gradient(self) -> NDArray[np.float64]:
         """float64 [K, A], the exact gradient of E[R] in the logits: E[R] (1[a right] - pi(a)) on relevant turns."""
@@ -144,3 +180,14 @@ class ChainProcess:
             gradient_KA -= advantage_K[:, None] * policy_KA
             gradient_KA[turns_K, self.actions(trajectory)] += advantage_K
         return gradient_KA / len(group)
+
+    def _record(self, lived: Sequence[tuple[int, bool]], episode_id: str) -> Trajectory:
+        """Record actions, and whether the state was ok after each turn."""
+        recorder = Recorder("Chain", "chain", episode_id, state_key=self.state_key(0, True))
+        recorder.prompt([PROMPT_TOKEN])
+        policy_KA = self.policy
+        for turn, (action, ok) in enumerate(lived):
+            recorder.decision([FIRST_ACTION_TOKEN + action], [np.log(policy_KA[turn, action])])
+            recorder.feedback([FEEDBACK_TOKEN])
+            recorder.state_key(self.state_key(turn + 1, ok))
+        return recorder.finish(float(lived[-1][1]) if lived else 1.0, StopReason.DONE)
