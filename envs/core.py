@@ -169,6 +169,13 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
         """Yield the messages of a perfect episode; after each yield the environment has been stepped with it."""
         raise NotImplementedError
 
+    def luck_reward(self) -> float:
+        """Return the part of `reward()` that luck alone gave or took; 0 (default) where luck at most spoils.
+
+        Only the checker asks for it, to tell full marks from good luck.
+        """
+        return 0.0
+
     def state_key(self) -> str | None:
         """Return a key that is equal for equal states: a hash of `self.state`'s content, None without state.
 
@@ -261,23 +268,23 @@ class ToolEnv(gymnasium.Env[tuple[Message, ...], str]):
         return messages, self.outcome or 0.0, stop is StopReason.DONE, ended and stop is not StopReason.DONE, info
 
     def fork(self, seed: int | None = None) -> Self:
-        """Return an independent copy of this episode at this turn border.
+        """Return an independent copy of this episode at this turn border: task, state, counters, limits and luck.
 
         Args:
-            seed: other luck from here on; None keeps the luck, so that the same messages give the same results.
+            seed: other luck from here on, an integer of at least 0: every generator that the copy reaches is re-seeded.
+                None keeps the luck, so that the same messages give the same results.
 
         Raises:
-            EnvError: called inside a tool, a timed-out tool still runs, or an attribute cannot be copied.
+            EnvError: called inside a tool, a timed-out tool still runs, an attribute cannot be copied, or the seed is
+                negative.
 
         """
         self._refuse_left_behind("fork")
         running = current_call()
         if running is not None and running.env is self:
             raise EnvError(f"{type(self).__name__}.fork() inside a tool: fork between turns")
-        clone = fork_of(self, (*self._RUNTIME, *self.shared))
+        clone = fork_of(self, (*self._RUNTIME, *self.shared), seed)
         clone._loop, clone._left, clone.tools = None, [], dict(self.tools)
-        if seed is not None:
-            clone.rng = np.random.default_rng(seed)
         return clone
 
     def end(self, stop: StopReason) -> float | None:

@@ -21,6 +21,11 @@ register(
     "A long process with luck and idle turns whose values are known exactly (levels easy, medium, hard).",
 )
 register(
+    "Symbols-v0",
+    "accredit.envs.catalogue.symbols:Symbols",
+    "Choices that pay at once beside coins that pay as much: luck to be told from skill (levels easy, medium, hard).",
+)
+register(
     "PythonMath-v0",
     "accredit.envs.catalogue.python_math:PythonMath",
     "Number problems solved by writing Python in a sandbox (levels easy, medium, hard).",

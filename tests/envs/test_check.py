@@ -362,6 +362,27 @@ def test_luck_may_spoil_some_episodes_of_the_expert_but_not_all():
     assert set(failed(Hopeless, only=["gold", "no-op"], seeds=range(3))) == {"gold", "no-op"}
 
 
+class Paying(Sound):
+    def reward(self) -> float:
+        return super().reward() + self.luck_reward()
+
+    def luck_reward(self) -> float:
+        return (self.state["secret"] % 5 - 2) / 4
+
+
+class Overpaying(Paying):
+    def luck_reward(self) -> float:
+        return 0.0
+
+    def reward(self) -> float:
+        return super().reward() + 0.25
+
+
+def test_what_luck_alone_paid_is_left_out_of_the_marks():
+    assert failed(Paying, only=["gold", "no-op"], seeds=range(6)) == {}
+    assert "scores 1.25" in failed(Overpaying, only=["gold"])["gold"]
+
+
 class NoExpert(Sound):
     expert = ToolEnv.expert
 

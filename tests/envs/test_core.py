@@ -425,6 +425,33 @@ def test_a_fork_with_a_seed_has_other_luck_from_here_on():
     assert one.step(DRAW) == same.step(DRAW) != other.step(DRAW)
 
 
+def test_a_fork_with_a_seed_has_other_luck_in_every_generator_that_its_state_reaches():
+    class Keeps(Prices):
+        def setup(self) -> None:
+            own = np.random.default_rng(3)
+            self.state = {"task stream": self.rng, "own": own, "again": own, "plain": random.Random(3)}
+
+        def draws(self) -> list[float]:
+            state = self.state
+            return [float(state[name].random()) for name in state] + [float(self.rng.random())]
+
+    env = Keeps()
+    env.reset(seed=0)
+    alike, one, same, other = env.fork(), env.fork(1), env.fork(1), env.fork(2)
+    assert one.state["task stream"] is one.np_random and one.state["own"] is one.state["again"]
+    drawn = one.draws()
+    assert drawn == same.draws()
+    assert not set(drawn) & set(other.draws()) and len(set(drawn)) == 5
+    assert alike.draws() == env.draws()
+
+
+def test_a_fork_takes_no_negative_seed():
+    env = Coins()
+    env.reset(seed=9)
+    with pytest.raises(EnvError, match="seed is -1, expected an integer of at least 0"):
+        env.fork(-1)
+
+
 def test_a_fork_follows_references_back_to_the_environment():
     class Linked(Prices):
         def setup(self) -> None:
