@@ -64,7 +64,7 @@ class ChainProcess:
     @property
     def enumerable(self) -> bool:
         """Whether there are at most 4096 trajectories."""
-        return bool((2 * ACTIONS) ** self.turns <= MOST_TRAJECTORIES
+        return bool((2 * ACTIONS) ** self.turns <= MOST_TRAJECTORIES)
 
     @property
     def relevant_turns(self) -> tuple[int, ...]:
