@@ -85,7 +85,8 @@ def enumerate_or_raise(process: ExactProcess) -> tuple[Floats, tuple[Trajectory,
 
 def is_choice(process: ExactProcess, trajectory: Trajectory) -> NDArray[np.bool_]:
     """Return bool [T], true on the decision tokens whose probability the policy can move."""
-    return np.abs(process.score(trajectory)).sum(axis=1) > 0
+    choice_T: NDArray[np.bool_] = np.greater(np.abs(process.score(trajectory)).sum(axis=1), 0)
+    return choice_T
 
 
 def prefix_ids(trajectories: tuple[Trajectory, ...]) -> list[NDArray[np.int64]]:
