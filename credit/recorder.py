@@ -5,6 +5,7 @@ ids that the policy saw and sampled.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,9 +33,11 @@ class Recorder:
         group: str = "",
         seeds: Mapping[str, int] | None = None,
         state_key: str | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         self._names = {"env_id": env_id, "task_id": task_id, "episode_id": episode_id, "group": group}
         self._seeds = dict(seeds or {})
+        self._options = None if options is None else dict(options)
         self._ids: list[NDArray[np.int32]] = []
         self._logprobs: list[NDArray[np.float32]] = []
         self._spans: list[Span] = []
@@ -189,6 +192,7 @@ class Recorder:
             segments=tuple(self._segments),
             straddles=tuple(sorted(set(self._straddles))),
             seeds=self._seeds,
+            options=self._options,
             turn_seconds=np.array(self._seconds, dtype=np.float64).reshape(-1, 2) if timed else None,
             seconds=seconds,
             error=error,

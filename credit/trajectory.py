@@ -7,6 +7,7 @@ Immutable. Masks are derived from the spans. Written only by `accredit.credit.Re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +59,8 @@ class Trajectory:
         state_keys: K+1 keys of the environment's state at the turn borders (before turn 0, after each turn); None where
             the environment gave none.
         policy_versions: K versions of the policy that sampled each turn.
-        seeds: named seeds ("environment", "sampler") from which the episode can be lived again.
+        seeds: named seeds ("environment", "luck", "sampler") from which the episode can be lived again.
+        options: of the environment's `reset`, apart from the seeds; None where they are unknown or no plain data.
         turn_seconds: float64 [K, 2], seconds from the episode's start to the decision's start and to its feedback.
         straddles: indices of tokens whose bytes belong to two spans or to two calls.
         group: the key shared by the rollouts of one task under one policy version.
@@ -78,6 +80,7 @@ class Trajectory:
     segments: tuple[Segment, ...] = (Segment(0, "start"),)
     straddles: tuple[int, ...] = ()
     seeds: Mapping[str, int] = field(default_factory=dict)
+    options: Mapping[str, Any] | None = None
     turn_seconds: NDArray[np.float64] | None = None
     seconds: float | None = None
     env_id: str = ""

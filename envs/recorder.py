@@ -5,6 +5,7 @@ exactly as given and never encoded again; what the environment says about charac
 mapped to the tokens that own them. It samples nothing and computes no credit.
 """
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -134,6 +135,7 @@ class RecordCredit(gymnasium.Wrapper[Tokens, Any, Any, Any]):
             group=group,
             seeds=noted,
             state_key=env.state_key(),
+            options=_plain({name: value for name, value in (options or {}).items() if name != "luck"}),
         )
         self._conversation = list(messages)
         self._segment_start = 0
@@ -256,6 +258,15 @@ class RecordCredit(gymnasium.Wrapper[Tokens, Any, Any, Any]):
 
     def _now_s(self) -> float:
         return time.monotonic() - self.tool_env.started_at
+
+
+def _plain(options: dict[str, Any]) -> dict[str, Any] | None:
+    """Return options that JSON gives back unchanged, None where one of them is more than data (a `Task`)."""
+    try:
+        back = json.loads(json.dumps(options))
+    except (TypeError, ValueError):
+        return None
+    return back if back == options else None
 
 
 def _without_trailing_scaffold(pieces: Sequence[Piece]) -> list[Piece]:

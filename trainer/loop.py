@@ -2,6 +2,9 @@
 
 Reads top to bottom: `train` sets up and resumes, `_Training.step` is one step. It prints nothing; a `Listener` hears
 what happens. Every seed is derived from the run's seed and a place in the run, so a resumed run repeats its future.
+
+Counterfactual credit compares pairs: half of a group's episodes are then lived as ever, and the other half are their
+branches (`accredit.agents.branch`). Both count as episodes, in `rollout.group_size` and in every metric.
 """
 
 import logging
@@ -10,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from accredit.agents.branch import fork_pairs
 from accredit.agents.rollout import Episode, live, seeds_of
 from accredit.agents.transformers import TransformersPolicy
 from accredit.credit import Credit, Group, Trajectory
@@ -17,7 +21,7 @@ from accredit.credit.functions import credit_function
 from accredit.credit.traces import TraceWriter
 
 from . import checkpoint
-from .config import TrainConfig
+from .config import ConfigError, TrainConfig
 from .evaluation import Evaluation
 from .health import step_metrics
 from .metrics import MetricsWriter
@@ -62,11 +66,13 @@ def train(config: TrainConfig, listener: Listener, *, resume: bool = False) -> R
     """Train as the configuration says and return where the run lies and how the held-out tasks went.
 
     Raises:
+        ConfigError: groups of an odd size cannot be lived in pairs.
         RunError: the run directory is taken, cannot be resumed, or every episode of a step failed.
 
     """
+    paired = _in_pairs(config)
     run = open_or_create(config.runs_dir, config.name, config, resume)
-    training = _Training(config, run, listener)
+    training = _Training(config, run, listener, paired)
     try:
         return training.run_all(resume)
     finally:
@@ -74,8 +80,8 @@ def train(config: TrainConfig, listener: Listener, *, resume: bool = False) -> R
 
 
 class _Training:
-    def __init__(self, config: TrainConfig, run: RunDirectory, listener: Listener) -> None:
-        self.config, self.run, self.listener = config, run, listener
+    def __init__(self, config: TrainConfig, run: RunDirectory, listener: Listener, paired: bool) -> None:
+        self.config, self.run, self.listener, self.paired = config, run, listener, paired
         self.bench = prepare(config)
         self.policy = TransformersPolicy(self.bench.loaded.model)
         self.optimizer = make_optimizer(self.bench.loaded.model, config.optimizer)
@@ -120,17 +126,9 @@ class _Training:
                 {**self.bench.options, "split": "train"},
             )
             for group in range(config.rollout.groups)
-            for member in range(config.rollout.group_size)
+            for member in range(config.rollout.group_size // (2 if self.paired else 1))
         ]
-        trajectories = live(
-            episodes,
-            self.policy,
-            self.bench.make_env,
-            self.bench.loaded.renderer,
-            self.bench.limits,
-            workers=config.rollout.workers,
-            on_done=_counter(self.listener, len(episodes)),
-        )
+        trajectories = self.live(episodes)
         _check_some_scored(trajectories)
         rollout_s = time.monotonic() - started
         size = config.rollout.group_size
@@ -156,6 +154,16 @@ class _Training:
         self.metrics.write(step + 1, metrics)
         self.listener.stepped(step + 1, metrics)
 
+    def live(self, episodes: Sequence[Episode]) -> list[Trajectory]:
+        """Return the trajectories of `episodes`, each followed by its branch where credit compares pairs."""
+        bench, workers = self.bench, self.config.rollout.workers
+        on_done = _counter(self.listener, len(episodes) * (2 if self.paired else 1))
+        engine = self.policy, bench.make_env, bench.loaded.renderer, bench.limits
+        if not self.paired:
+            return live(episodes, *engine, workers=workers, on_done=on_done)
+        pairs = fork_pairs(episodes, *engine, workers=workers, on_done=on_done)
+        return [member for pair in pairs for member in pair]
+
     def price(self, groups: Sequence[Group], step: int) -> list[Sequence[Credit]]:
         """Return the credit of every trajectory of every group."""
         credit = self.config.credit
@@ -172,9 +180,8 @@ class _Training:
         tag = f"e{step:06d}"
         evaluation, lived = held_out(self.bench, self.policy, self.config, wanted.episodes, wanted.temperature, tag)
         groups = [Group((trajectory,)) for trajectory in lived]
-        self.traces.write(
-            step, groups, self.price(groups, max(0, step - 1)), self.bench.loaded.renderer.token_bytes, split="heldout"
-        )
+        credits = None if self.paired else self.price(groups, max(0, step - 1))  # held-out episodes have no branches
+        self.traces.write(step, groups, credits, self.bench.loaded.renderer.token_bytes, split="heldout")
         numbers = {f"eval/{name}": value for name, value in evaluation._asdict().items()}
         self.metrics.write(step, {**numbers, "time/eval_s": time.monotonic() - started})
         self.listener.evaluated(step, evaluation)
@@ -188,6 +195,18 @@ class _Training:
         path = checkpoint.save(self.run.checkpoints, step, self.bench.loaded, self.optimizer, facts)
         checkpoint.prune(self.run.checkpoints, self.config.save.keep, {self.best[1]})
         return path
+
+
+def _in_pairs(config: TrainConfig) -> bool:
+    """Whether the credit function compares episodes with their branches."""
+    if config.credit.function != "counterfactual":
+        return False
+    if config.rollout.group_size % 2:
+        raise ConfigError(
+            f"rollout.group_size is {config.rollout.group_size}, expected an even number: counterfactual credit "
+            "compares pairs, and both members of a pair count"
+        )
+    return True
 
 
 def _counter(listener: Listener, of: int) -> Callable[[Trajectory], None]:

@@ -20,7 +20,7 @@ from accredit.credit.trajectory import Segment, StopReason, Trajectory
 
 __all__ = ["SCHEMA_VERSION", "IndexRow", "check_version", "from_record", "to_record"]
 
-SCHEMA_VERSION = "1.0"
+SCHEMA_VERSION = "1.1"  # 1.1 added options
 _FLOAT = "$float"  # tags a number that JSON cannot hold: a model may well write {"qty": NaN}
 
 
@@ -97,6 +97,7 @@ def to_record(
         "stop": t.stop.value,
         "error": t.error,
         "seeds": dict(t.seeds),
+        "options": None if t.options is None else dict(t.options),
         "state_keys": list(t.state_keys),
         "policy_versions": list(t.policy_versions),
         "spans": [[s.start, s.end, s.kind.value, s.turn] for s in t.spans],
@@ -133,6 +134,7 @@ def from_record(
         segments=tuple(Segment(start, reason) for start, reason in record["segments"]),
         straddles=tuple(record["straddles"]),
         seeds=record["seeds"],
+        options=record.get("options"),
         turn_seconds=None if seconds is None else np.array(seconds, dtype=np.float64).reshape(-1, 2),
         seconds=record["seconds"],
         env_id=record["env_id"],

@@ -22,7 +22,8 @@ def ids_of(text: str) -> list[int]:
 
 
 def sample(episode_id: str = "ep-0", outcome: float | None = 0.5, turns: int = 2) -> Trajectory:
-    recorder = Recorder("accredit/Shop-v0", "shop-7", episode_id, "g-0", {"environment": 3, "sampler": 2**40}, "s0")
+    seeds, options = {"environment": 3, "sampler": 2**40}, {"level": "easy", "split": "train"}
+    recorder = Recorder("accredit/Shop-v0", "shop-7", episode_id, "g-0", seeds, "s0", options)
     recorder.prompt(ids_of("find the price of ä"))
     recorder.scaffold([300, 301])
     for turn in range(turns):
@@ -185,6 +186,16 @@ def test_unknown_fields_are_ignored_within_a_major_version(tmp_path: Path) -> No
     TraceWriter(tmp_path).write(0, [Group((sample("a"),))], None, byte_ids)
     _edit(tmp_path, schema_version="1.9", weather="mild")
     assert_same(TraceReader(tmp_path).episode("a").trajectory, sample("a"))
+
+
+def test_an_episode_of_version_1_0_reads_with_unknown_options(tmp_path: Path) -> None:
+    TraceWriter(tmp_path).write(0, [Group((sample("a"),))], None, byte_ids)
+    assert TraceReader(tmp_path).episode("a").trajectory.options == {"level": "easy", "split": "train"}
+    lines = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
+    del lines[0]["options"]
+    (tmp_path / "episodes.jsonl").write_text(json.dumps({**lines[0], "schema_version": "1.0"}) + "\n")
+    (tmp_path / "index.jsonl").unlink()
+    assert TraceReader(tmp_path).episode("a").trajectory.options is None
 
 
 def test_a_newer_major_version_is_refused_in_one_sentence(tmp_path: Path) -> None:

@@ -106,6 +106,18 @@ def test_an_episode_is_recorded_span_by_span():
     assert None not in keys
 
 
+def test_options_are_recorded_where_they_are_plain_data():
+    record = RecordCredit(Shop(), RENDERER)
+    for options, kept in (
+        (None, {}),
+        ({"luck": 4}, {}),
+        ({"split": "heldout", "luck": 4}, {"split": "heldout"}),
+        ({"task": Task("buy", answer=1)}, None),
+    ):
+        record.reset(seed=3, options=options)
+        assert record.finish(StopReason.CANCELLED).options == kept
+
+
 def test_observations_and_actions_are_the_trajectory():
     record = RecordCredit(Shop(), RENDERER)
     prompt, _ = record.reset(seed=3)

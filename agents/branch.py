@@ -1,0 +1,174 @@
+"""Branches: a lived episode again, with one turn decided anew and everything else kept.
+
+The branch is fed the stored decisions up to turn k, samples turn k with another sampler seed, and goes on with the
+noise that the base had in every other turn; the environment's task and luck are the base's. So base and branch differ
+by that one decision and what follows from it, and equal luck cancels in the difference of their rewards: common random
+numbers. This module prices nothing; `accredit.credit.functions.counterfactual` does.
+
+Both members of a pair share `trajectory.group` and note `seeds["fork_turn"]` = k and `seeds["pair"]`, a number within
+the group; the branch notes the seed of its turn k as `seeds["fork_sampler"]`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accredit.credit import StopReason, Trajectory
+from accredit.envs import Decision, ToolEnv
+from accredit.envs.rendering import Renderer
+
+from .policy import Policy, Request
+from .replaying import decisions_of
+from .rollout import Episode, Limits, live, seeds_of
+
+__all__ = ["Branch", "fork_pairs", "live_branches"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branch:
+    """What to live again, and where to decide anew.
+
+    `episode` has the id of the branch, and otherwise all that the base was lived from; `base` is what it became; `turn`
+    is decided anew with the sampler seed `sampler`.
+    """
+
+    episode: Episode
+    base: Trajectory
+    turn: int
+    sampler: int
+
+
+def fork_pairs(
+    episodes: Sequence[Episode],
+    policy: Policy,
+    make_env: Callable[[], ToolEnv],
+    renderer: Renderer,
+    limits: Limits | None = None,
+    *,
+    temperature: float = 1.0,
+    workers: int = 8,
+    on_done: Callable[[Trajectory], None] | None = None,
+) -> list[tuple[Trajectory, Trajectory]]:
+    """Live every episode and a branch of it; return (base, branch) in the order of `episodes`.
+
+    The turn is drawn evenly among the base's turns, from the episode's own sampler seed. Where the number of turns
+    depends on what is decided, that weighs an episode of K turns by 1/K, which favours neither member of a pair. The
+    branch of episode ID is named ID-fork; `limits` and the rest are those of `rollout_episodes`.
+    """
+    bases = live(
+        episodes, policy, make_env, renderer, limits, temperature=temperature, workers=workers, on_done=on_done
+    )
+    numbers: dict[str, int] = {}
+    branches: list[Branch] = []
+    for episode, base in zip(episodes, bases, strict=True):
+        number = numbers[episode.group] = numbers.get(episode.group, -1) + 1
+        turn = seeds_of(episode.sampler, 1) % max(1, base.turns)
+        noted = replace(base, seeds={**base.seeds, "fork_turn": turn, "pair": number})
+        branches.append(Branch(replace(episode, id=f"{episode.id}-fork"), noted, turn, seeds_of(episode.sampler, 2)))
+    forked = live_branches(
+        branches, policy, make_env, renderer, limits, temperature=temperature, workers=workers, on_done=on_done
+    )
+    return [
+        (branch.base, replace(fork, seeds={**fork.seeds, "pair": branch.base.seeds["pair"]}))
+        for branch, fork in zip(branches, forked, strict=True)
+    ]
+
+
+def live_branches(
+    branches: Sequence[Branch],
+    policy: Policy,
+    make_env: Callable[[], ToolEnv],
+    renderer: Renderer,
+    limits: Limits | None = None,
+    *,
+    temperature: float = 1.0,
+    workers: int = 8,
+    on_done: Callable[[Trajectory], None] | None = None,
+) -> list[Trajectory]:
+    """Live every branch; return the trajectories in order.
+
+    A branch whose environment answers the stored decisions otherwise than it answered the base is no counterfactual: it
+    comes back unscored, stopped by `environment_error`, and says in which turn it parted.
+    """
+    forking = _Forking(policy, {branch.episode.id: branch for branch in branches})
+    lived = live(
+        [branch.episode for branch in branches],
+        forking,
+        make_env,
+        renderer,
+        limits,
+        temperature=temperature,
+        workers=workers,
+        on_done=on_done,
+    )
+    return [
+        _noted(trajectory, branch, forking.parted.get(branch.episode.id))
+        for branch, trajectory in zip(branches, lived, strict=True)
+    ]
+
+
+class _Forking:
+    """A policy that repeats a base up to its branch's turn, and asks `policy` from there on."""
+
+    def __init__(self, policy: Policy, branches: Mapping[str, Branch]) -> None:
+        self.lockstep = policy.lockstep
+        self.parted: dict[str, int] = {}
+        self._policy, self._branches = policy, branches
+        self._stored = {name: decisions_of(branch.base) for name, branch in branches.items()}
+
+    @property
+    def version(self) -> int:
+        return self._policy.version
+
+    def forget(self, episode_id: str) -> None:
+        self._policy.forget(episode_id)
+
+    async def sample(self, requests: Sequence[Request]) -> list[Decision]:
+        """Return the stored decision for each request before its branch's turn; sample the others in one batch."""
+        answers: dict[int, Decision] = {}
+        asked: list[tuple[int, Request]] = []
+        for place, request in enumerate(requests):
+            branch, stored = self._branches[request.episode_id], self._stored[request.episode_id]
+            if request.turn <= branch.turn:
+                self._compare(branch, request)
+            if request.turn < branch.turn:
+                answers[place] = stored[request.turn]
+            else:
+                seed = branch.sampler if request.turn == branch.turn else request.seed
+                asked.append((place, replace(request, seed=seed)))
+        if asked:
+            sampled = await self._policy.sample([request for _, request in asked])
+            answers |= {place: decision for (place, _), decision in zip(asked, sampled, strict=True)}
+        return [answers[place] for place in range(len(requests))]
+
+    def _compare(self, branch: Branch, request: Request) -> None:
+        seen = _context(branch.base, request.turn)
+        if seen is not None and not np.array_equal(seen, request.token_ids):
+            self.parted.setdefault(request.episode_id, request.turn)
+
+
+def _context(base: Trajectory, turn: int) -> NDArray[np.int32] | None:
+    """Return the ids that the policy saw before its decision of `turn`, None where it sampled nothing then."""
+    start = next((span.start for span in base.decisions if span.turn == turn), None)
+    if start is None:
+        return None
+    segment = max(segment.start for segment in base.segments if segment.start <= start)
+    return base.token_ids[segment:start]
+
+
+def _noted(trajectory: Trajectory, branch: Branch, parted: int | None) -> Trajectory:
+    seeds = {**trajectory.seeds, "fork_turn": branch.turn, "fork_sampler": branch.sampler}
+    base = f"episode '{branch.base.episode_id}'"
+    if parted is not None:
+        error = (
+            f"the environment answered the decisions of {base} otherwise before turn {parted}: draw every random "
+            "number from self.rng, and keep clocks and outside services out of what tools say"
+        )
+    elif trajectory.turns <= branch.turn < branch.base.turns:
+        error = f"ended ({trajectory.stop}) before turn {branch.turn} of {base} could be decided anew"
+    else:
+        return replace(trajectory, seeds=seeds)
+    stop = StopReason.ENVIRONMENT_ERROR if trajectory.error is None else trajectory.stop
+    return replace(trajectory, seeds=seeds, outcome=None, stop=stop, error=trajectory.error or error)
