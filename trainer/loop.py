@@ -29,7 +29,7 @@ from .run import RunDirectory, RunError, open_or_create
 from .setup import held_out, learning_rate, make_optimizer, prepare
 from .update import Updater
 
-__all__ = ["Listener", "Result", "train"]
+__all__ = ["Listener", "Result", "charge_scale", "train"]
 
 _log = logging.getLogger(__name__)
 
@@ -167,10 +167,7 @@ class _Training:
     def price(self, groups: Sequence[Group], step: int) -> list[Sequence[Credit]]:
         """Return the credit of every trajectory of every group."""
         credit = self.config.credit
-        scale = credit.charge_scale
-        if credit.charge_scale_end is not None and self.config.steps > 1:
-            scale += (credit.charge_scale_end - scale) * step / (self.config.steps - 1)
-        function = credit_function(credit.function, charge_scale=scale, **credit.options)
+        function = credit_function(credit.function, charge_scale=charge_scale(self.config, step), **credit.options)
         return [function(group) for group in groups]
 
     def evaluate(self, step: int) -> Evaluation:
@@ -195,6 +192,14 @@ class _Training:
         path = checkpoint.save(self.run.checkpoints, step, self.bench.loaded, self.optimizer, facts)
         checkpoint.prune(self.run.checkpoints, self.config.save.keep, {self.best[1]})
         return path
+
+
+def charge_scale(config: TrainConfig, step: int) -> float:
+    """Return what multiplies every charge at 0-based `step`: annealed linearly where the configuration says so."""
+    scale = config.credit.charge_scale
+    if config.credit.charge_scale_end is not None and config.steps > 1:
+        scale += (config.credit.charge_scale_end - scale) * step / (config.steps - 1)
+    return scale
 
 
 def _in_pairs(config: TrainConfig) -> bool:
