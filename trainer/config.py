@@ -54,10 +54,23 @@ class RolloutConfig(_Part):
 class CreditConfig(_Part):
     """Which credit function prices the groups, and its options."""
 
-    function: str = Field(default="anchored", description="a name from `accredit.credit.functions`")
+    function: str = Field(
+        default="anchored",
+        description="a name from `accredit.credit.functions`, or package.module:name for a function of your own",
+    )
     options: dict[str, Any] = Field(default_factory=dict, description="keyword options of the function")
     charge_scale: float = Field(default=1.0, ge=0, description="multiplies every charge; 0 turns charges off")
     charge_scale_end: float | None = Field(default=None, ge=0, description="anneal to this by the last step")
+
+    @model_validator(mode="after")
+    def _can_be_made(self) -> "CreditConfig":
+        from accredit.credit.functions import credit_function
+
+        if "charge_scale" in self.options:
+            raise ValueError("options.charge_scale: set credit.charge_scale instead, which the run can anneal")
+        for scale in {self.charge_scale, self.charge_scale if self.charge_scale_end is None else self.charge_scale_end}:
+            credit_function(self.function, charge_scale=scale, **self.options)
+        return self
 
 
 class LossConfig(_Part):

@@ -39,6 +39,7 @@ from accredit.credit.trajectory import Group, Trajectory
 from .anchors import Anchor, find_anchors
 from .charges import check_charge_scale, with_charges
 from .group import inverse_spread
+from .moves import nearest_span
 from .rewards import read_rewards
 
 __all__ = ["Anchored"]
@@ -156,18 +157,9 @@ def _book_credit(trajectory: Trajectory, steps: list[Step], credit_T3: Floats) -
         if count := len(step.decisions):
             credit_T3[step.decisions] += (outcome / count, turn / count, 0.0)
             continue
-        tokens = step.feedback if len(step.feedback) else _nearest_span(trajectory, step.end)
+        tokens = step.feedback if len(step.feedback) else nearest_span(trajectory, step.end)
         if len(tokens):
             credit_T3[tokens, 2] += (outcome + turn) / len(tokens)
-
-
-def _nearest_span(trajectory: Trajectory, position: int) -> NDArray[np.intp]:
-    """Return the known tokens of the last decision or feedback span before `position`, else the first such span."""
-    spans = [s for s in trajectory.spans if s.kind in (SpanKind.DECISION, SpanKind.FEEDBACK)]
-    before = [s for s in spans if s.start < position]
-    if before:
-        return np.arange(before[-1].start, min(before[-1].end, position))
-    return np.arange(spans[0].start, spans[0].end) if spans else np.arange(0)
 
 
 def _book_advantage(steps: list[Step], lam: float, null_step: float, advantage_T2: Floats) -> None:

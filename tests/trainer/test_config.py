@@ -1,5 +1,6 @@
 import pytest
 
+from accredit.credit.functions import credit_function
 from accredit.trainer.config import ConfigError, SFTConfig, TrainConfig, load_config
 
 GOOD = "env: Shop-v0\nenv_options: {level: easy}\noptimizer: {lr: 1e-4}\n"
@@ -74,3 +75,41 @@ def test_a_resolved_config_reads_back_as_itself(tmp_path):
     config = load_config(SFTConfig, written(tmp_path, GOOD))
     again = written(tmp_path, yaml.safe_dump(config.model_dump(mode="json")), "again.yaml")
     assert load_config(SFTConfig, again) == config
+
+
+def credit_of(tmp_path, monkeypatch, text, module=None):
+    monkeypatch.chdir(tmp_path)
+    if module is not None:
+        name, source = module
+        (tmp_path / f"{name}.py").write_text(source)
+    return load_config(TrainConfig, written(tmp_path, f"{GOOD}credit: {text}\n")).credit
+
+
+def test_a_credit_function_of_ones_own_is_named_by_its_dotted_path(tmp_path, monkeypatch):
+    source = "def last_token(group, *, weight=1.0, charge_scale=1.0):\n    return (weight, charge_scale)\n"
+    text = "{function: 'credit_of_mine:last_token', options: {weight: 2.0}, charge_scale: 0.5}"
+    credit = credit_of(tmp_path, monkeypatch, text, ("credit_of_mine", source))
+    assert credit.function == "credit_of_mine:last_token"
+    assert credit_function(credit.function, charge_scale=0.5, **credit.options)(None) == (2.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{function: anchord}", "credit: Value error, there is no credit function 'anchord': did you mean 'anchored'"),
+        ("{options: {kapa: 1}}", "credit function 'anchored' has no option 'kapa': did you mean 'kappa'"),
+        ("{function: gae, options: {values: states}}", "A configuration file cannot hold a function"),
+        ("{function: exact}", "credit function 'exact' needs values"),
+        ("{function: 'no_such_place.credit:mine'}", "there is no module 'no_such_place' on Python's path or in"),
+        ("{function: 'json:dumpp'}", "json has no 'dumpp': did you mean 'dump'?"),
+        ("{function: 'math:pi'}", "credit function 'math:pi': pi is a float, expected a class or a function"),
+        ("{function: 'textwrap:dedent', options: {n: 1}}", "'textwrap:dedent' has no option 'n': expected one of text"),
+        ("{function: 'textwrap:dedent', charge_scale_end: 0.5}", "takes no charge_scale, so charges cannot be scaled"),
+        ("{function: 'not a path:x'}", "credit function 'not a path:x': expected package.module:name"),
+        ("{options: {charge_scale: 2.0}}", "set credit.charge_scale instead"),
+    ],
+)
+def test_a_credit_function_that_cannot_be_made_is_told_before_the_run(tmp_path, monkeypatch, text, told):
+    with pytest.raises(ConfigError) as caught:
+        credit_of(tmp_path, monkeypatch, text)
+    assert told in str(caught.value)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from accredit.credit import Group
-from accredit.credit.functions import CREDIT_FUNCTIONS, credit_function
+from accredit.credit.functions import CREDIT_FUNCTIONS, StepScores, credit_function, state_values
 from accredit.trainer.batch import collate, rows_of, weigh
 from accredit.trainer.logprobs import score
 from accredit.trainer.loss import policy_loss
@@ -32,9 +32,9 @@ def logits_gradient(model, rows):
 @pytest.mark.parametrize("name", sorted(CREDIT_FUNCTIONS))
 def test_no_gradient_reaches_a_token_whose_credit_mask_is_0(model, sampled_trajectories, name):
     rng = np.random.default_rng(0)
-    scored = [_with_outcome(t, float(rng.random())) for t in sampled_trajectories]
+    scored = [_with_outcome(t, float(rng.random()), index // 2) for index, t in enumerate(sampled_trajectories)]
     groups = [Group(tuple(scored[at : at + 4])) for at in (0, 4)]
-    credits = [credit for group in groups for credit in credit_function(name)(group)]
+    credits = [credit for group in groups for credit in _price(name, group)]
     advantages = [credit.advantage.total for credit in credits]
     rows = weigh(rows_of(scored, advantages), "token_mean")
     assert len(rows) == 8
@@ -51,5 +51,14 @@ def test_no_gradient_reaches_a_token_whose_credit_mask_is_0(model, sampled_traje
         assert (gradient_T[: length - 1][torch.from_numpy(trained_T)] > 0).all()
 
 
-def _with_outcome(trajectory, outcome):
-    return dataclasses.replace(trajectory, outcome=outcome)
+def _with_outcome(trajectory, outcome, pair):
+    return dataclasses.replace(trajectory, outcome=outcome, seeds={"pair": pair, "fork_turn": 0})
+
+
+def _price(name, group):
+    needed = {"exact": {"values": state_values(group)}, "prm_broadcast": {"scores": _scored_by_reward}}
+    return credit_function(name, **needed.get(name, {}))(group)
+
+
+def _scored_by_reward(trajectory):
+    return StepScores(np.where(trajectory.credit_mask, 0, -1), np.array([trajectory.reward]))
