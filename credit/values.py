@@ -25,7 +25,7 @@ TOLERANCE = 1e-6  # of entry T against R: room for a value that travelled throug
 
 
 def prefix_values(values: Values, trajectory: Trajectory) -> NDArray[np.float64]:
-    """Return `values(trajectory)`, float64 [T+1], with the last entry set to R exactly.
+    """Return `values(trajectory)`, float64 [T+1], with the last entry, and those that equal it up to it, R exactly.
 
     Raises:
         CreditError: the trajectory is unscored, or the values have another shape, are not finite, or do not end in R.
@@ -45,5 +45,6 @@ def prefix_values(values: Values, trajectory: Trajectory) -> NDArray[np.float64]
         raise CreditError(f"the value before token {int(np.argmin(np.isfinite(value_T1)))} is not finite {where}")
     if abs(value_T1[-1] - reward) > TOLERANCE * max(1.0, abs(reward)):
         raise CreditError(f"values end in {value_T1[-1]:g}, expected the reward {reward:g} {where}: entry T is R")
-    value_T1[-1] = reward
+    moving = np.flatnonzero(value_T1 != value_T1[-1])
+    value_T1[int(moving[-1]) + 1 if len(moving) else 0 :] = reward  # a rounded end is no move of the last token
     return value_T1
