@@ -8,6 +8,8 @@ import numpy as np
 
 from accredit.credit import Credit, Group, SpanKind, Trajectory
 
+from .alarms import evidence
+
 __all__ = ["step_metrics"]
 
 
@@ -46,6 +48,7 @@ def step_metrics(
         "advantage/mean": float(advantages.mean()) if advantages.size else 0.0,
         "advantage/spread": float(advantages.std()) if advantages.size else 0.0,
         "advantage/silent_share": float((advantages == 0).mean()) if advantages.size else 1.0,
+        **evidence(trajectories, credits),
     }
 
 

@@ -21,6 +21,7 @@ from accredit.credit.functions import credit_function
 from accredit.credit.traces import TraceWriter
 
 from . import checkpoint
+from .alarms import Monitor
 from .config import ConfigError, TrainConfig
 from .evaluation import Evaluation
 from .health import step_metrics
@@ -88,6 +89,7 @@ class _Training:
         self.updater = Updater(self.bench.loaded.model, self.optimizer, config.loss, config.optimizer)
         self.metrics = MetricsWriter(run.path)
         self.traces = TraceWriter(run.traces)
+        self.monitor = Monitor()
         self.best: tuple[float, int] = (-1.0, 0)
 
     def run_all(self, resume: bool) -> Result:
@@ -97,6 +99,7 @@ class _Training:
             facts = checkpoint.load_into(newest, self.bench.loaded.model, self.optimizer)
             first, self.best = int(facts["step"]), (facts["best_success"], facts["best_step"])
             self.policy.updated(first)
+            self.monitor.replay(self.run.history(), first)
         self.listener.started(self.run, config, first)
         if first == 0:
             before = self.evaluate(0)
@@ -151,6 +154,7 @@ class _Training:
             "time/traces_s": time.monotonic() - stored_s,
             "time/step_s": time.monotonic() - started,
         }
+        metrics |= self.monitor.observe(step + 1, metrics)
         self.metrics.write(step + 1, metrics)
         self.listener.stepped(step + 1, metrics)
 

@@ -69,6 +69,7 @@ class Updater:
             "policy/sampler_gap_nats": sums.get("gap", 0.0) / fresh,
             "time/train_s": time.monotonic() - started,
             "train/forward_tokens": sums.get("forward", 0.0),
+            **_drift(sums),
         }
 
     def _step(self, weighed: Sequence[Row], sums: dict[str, float], first: bool) -> float:
@@ -93,6 +94,9 @@ class Updater:
                 kl = (kl_penalty(logprobs_N, reference_N, self._loss.kl_estimator) * batch.kl_weight_N).sum()
                 total = policy + self._loss.kl * kl
                 _add(sums, kl=kl.detach())
+                drift_N, paid_N = logprobs_N.detach() - reference_N, batch.advantages_N > 0
+                _add(sums, drift_paid=drift_N[paid_N].sum(), paid=paid_N.sum())
+                _add(sums, drift_rest=drift_N[~paid_N].sum(), rest=(~paid_N).sum())
             total.backward()
             gap_N = (logprobs_N.detach() - batch.logprobs_N).abs()
             _add(sums, policy=policy.detach(), tokens=len(gap_N), forward=batch.token_ids_RT.numel())
@@ -104,6 +108,16 @@ class Updater:
             raise UpdateError(f"the gradient norm is {norm.item()}: nothing was stepped. Lower optimizer.lr")
         self._optimizer.step()
         return float(norm)
+
+
+def _drift(sums: dict[str, float]) -> dict[str, float]:
+    """Return the mean log pi - log pi_ref of rewarded tokens and of the others, where there is a reference."""
+    if not (sums.get("paid") and sums.get("rest")):
+        return {}
+    return {
+        "health/kl_paid_nats": sums["drift_paid"] / sums["paid"],
+        "health/kl_rest_nats": sums["drift_rest"] / sums["rest"],
+    }
 
 
 def _add(sums: dict[str, float], **values: Any) -> None:

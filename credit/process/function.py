@@ -7,7 +7,8 @@
 - `process`: with p_k the score of step k, a token of step k gets w_process (G_k - mean G_k), G_k = sum_j>=k
   gamma^(j-k) p_j, the mean over all scored members, where one that ended earlier counts with 0. A decision token
   outside any step has no reward of its own and shares the return of the steps after it.
-- `kl`: the same for beta * (log pi_ref - log pi). The sign: a positive beta penalises drift from the reference.
+- `decay`: what a wrong outcome takes back of the process part, so that both can be seen.
+- `kl`: as `process`, for beta * (log pi_ref - log pi). The sign: a positive beta penalises drift from the reference.
 
 So at the default settings the gradient has the direction of that of E[sum of r], up to the factor (G - 1) / G (policy
 gradient with reward to go and a baseline: Sutton et al. 2000, theorem 1). The credit of the process part is the score
@@ -117,13 +118,18 @@ class ProcessReward:
         return replace(cls(steps="call", reference=reference), **changes)
 
     def __call__(self, group: Group, /) -> tuple[Credit, ...]:
-        """Return the credit of every trajectory, float64 [T] terms `outcome`, `turn`, `process`, `kl`, `charge:*`."""
+        """Return the credit of the group: float64 [T] terms `outcome`, `turn`, `process`, `decay`, `kl`, `charge:*`."""
         rewards = read_rewards(group)
         priced: dict[int, _Terms] = {}
         if len(rewards.scored) > 1:
             members = [group.trajectories[index] for index in rewards.scored]
             priced = dict(zip(rewards.scored.tolist(), self._price(members, rewards), strict=True))
-        names = (*rewards.names, "process", *(("kl",) if self.reference else ()))
+        names = (
+            *rewards.names,
+            "process",
+            *(("decay",) if self.wrong_decay < 1 else ()),
+            *(("kl",) if self.reference else ()),
+        )
         credits = []
         for index, trajectory in enumerate(group.trajectories):
             zero = {name: np.zeros(len(trajectory)) for name in names}
@@ -134,7 +140,7 @@ class ProcessReward:
     def _price(self, members: Sequence[Trajectory], rewards: Rewards) -> list["_Terms"]:
         rows = [self._read(trajectory, parts_2) for trajectory, parts_2 in zip(members, rewards.parts, strict=True)]
         scores = standardise([row.scores_S for row in rows], self.normalise)
-        kl = self._standard_kl([row.kl_T for row in rows], members)
+        kl = [self.beta * kl_T for kl_T in self._standard_kl([row.kl_T for row in rows], members)]
         decays = [self.wrong_decay if _is_wrong(t, self.right_from) else 1.0 for t in members]
         process_T = [
             self.w_process * token_rewards(row.steps, score_S, "end") for row, score_S in zip(rows, scores, strict=True)
@@ -147,28 +153,27 @@ class ProcessReward:
         elif self.normalise != "none":
             surprise_S2 = surprise_S2 / totals_S.std()
         places = [step_places(row.steps) for row in rows]
-        process_A = self._advantages(process_T, places, decays)
-        kl_A = self._advantages([self.beta * kl_T for kl_T in kl], places, [1.0] * len(rows))
-        earned = np.array([float(p_T.sum()) * decay for p_T, decay in zip(process_T, decays, strict=True)])
-        drift = np.array([self.beta * float(kl_T.sum()) for kl_T in kl])
+        paid = {
+            "process": _Paid(self._advantages(process_T, places), process_T),
+            **({"decay": self._decayed(process_T, places, decays)} if self.wrong_decay < 1 else {}),
+            **({"kl": _Paid(self._advantages(kl, places), kl)} if self.reference else {}),
+        }
+        means = {
+            name: float(exact_mean(np.array([each.sum() for each in part.rewards]))) for name, part in paid.items()
+        }
         priced = []
         for index, (trajectory, row) in enumerate(zip(members, rows, strict=True)):
             mask_T = trajectory.credit_mask
             count = max(1, int(mask_T.sum()))
-            shown_T = self._shown(row.steps, scores[index]) * (self.w_process * decays[index])
-            credit = {
-                name: np.where(mask_T, part / count, 0.0)
-                for name, part in zip(rewards.names, surprise_S2[index], strict=False)
-            }
-            advantage = {
-                name: np.where(mask_T, part, 0.0) for name, part in zip(rewards.names, surprise_S2[index], strict=False)
-            }
-            mean_process, mean_kl = float(exact_mean(earned)), float(exact_mean(drift))
-            credit["process"] = self._smooth(np.where(mask_T, shown_T - mean_process / count, 0.0), trajectory)
-            advantage["process"] = self._smooth(np.where(mask_T, process_A[index], 0.0), trajectory)
-            if self.reference:
-                credit["kl"] = np.where(mask_T, self.beta * kl[index] - mean_kl / count, 0.0)
-                advantage["kl"] = np.where(mask_T, kl_A[index], 0.0)
+            parts = dict(zip(rewards.names, surprise_S2[index], strict=False))
+            credit = {name: np.where(mask_T, part / count, 0.0) for name, part in parts.items()}
+            advantage = {name: np.where(mask_T, part, 0.0) for name, part in parts.items()}
+            for name, part in paid.items():
+                shown_T = part.rewards[index] if name == "kl" else self._shown(row.steps, part.rewards[index])
+                credit_T = np.where(mask_T, shown_T - means[name] / count, 0.0)
+                advantage_T = np.where(mask_T, part.advantages[index], 0.0)
+                credit[name] = credit_T if name == "kl" else self._smooth(credit_T, trajectory)
+                advantage[name] = advantage_T if name == "kl" else self._smooth(advantage_T, trajectory)
             if self.clip_at == "advantage":
                 factors_T = clip_factors(np.sum(list(advantage.values()), axis=0), self.clip)
                 advantage = {name: term_T * factors_T for name, term_T in advantage.items()}
@@ -193,19 +198,25 @@ class ProcessReward:
             parts_2 = parts_2 * factors_T[decided[-1]]
         return _Row(steps, scores_S, kl_T, parts_2)
 
-    def _advantages(
-        self, rewards: Sequence[Floats], places: Sequence[NDArray[np.int64]], decays: Sequence[float]
-    ) -> list[Floats]:
-        """float64 [T] a member: its return from each token on, less the group's mean; the decay is part of it.
+    def _advantages(self, rewards: Sequence[Floats], places: Sequence[NDArray[np.int64]]) -> list[Floats]:
+        """float64 [T] a member: its return from each token on, less the group's mean."""
+        return self._compared([returns_to_go(*each, self.gamma) for each in zip(rewards, places, strict=True)], places)
 
-        Over whole returns (gamma = 1) a wrong outcome also takes back its share of what was earned before the token,
+    def _decayed(
+        self, rewards: Sequence[Floats], places: Sequence[NDArray[np.int64]], decays: Sequence[float]
+    ) -> "_Paid":
+        """Return what wrong outcomes take from the process part, as a part of its own.
+
+        Over whole returns (gamma = 1) a wrong outcome also takes from a token its share of what was earned before it,
         because the decision may be what made the outcome wrong.
         """
-        returns = []
-        for rewards_T, places_T, decay in zip(rewards, places, decays, strict=True):
-            returns_P = returns_to_go(rewards_T, places_T, self.gamma)
-            lost_P = (decay - 1) * (returns_P[0] - returns_P) if self.gamma == 1 else 0.0
-            returns.append(decay * returns_P + lost_P)
+        lost = [(decay - 1) * rewards_T for rewards_T, decay in zip(rewards, decays, strict=True)]
+        returns = [returns_to_go(*each, self.gamma) for each in zip(lost, places, strict=True)]
+        if self.gamma == 1:
+            returns = [np.full_like(returns_P, returns_P[0]) for returns_P in returns]
+        return _Paid(self._compared(returns, places), lost)
+
+    def _compared(self, returns: Sequence[Floats], places: Sequence[NDArray[np.int64]]) -> list[Floats]:
         centred = less_the_mean(returns) if self.normalise == "none" else returns
         return [surprise_P[places_T] for surprise_P, places_T in zip(centred, places, strict=True)]
 
@@ -217,11 +228,13 @@ class ProcessReward:
             kl_T[t.credit_mask] = known_N
         return kl
 
-    def _shown(self, steps: Steps, scores_S: Floats) -> Floats:
+    def _shown(self, steps: Steps, ends_T: Floats) -> Floats:
+        """Return the rewards at the ends of steps where `place` shows them; a step keeps its sum."""
         if self.place == "end":
-            return token_rewards(steps, scores_S, "end")
-        sizes_S = np.bincount(steps[steps >= 0], minlength=len(scores_S))
-        return token_rewards(steps, scores_S / np.maximum(sizes_S, 1), "broadcast")
+            return ends_T
+        ends = step_ends(steps)
+        sizes_S = np.bincount(steps[steps >= 0], minlength=len(ends))
+        return token_rewards(steps, ends_T[ends] / np.maximum(sizes_S, 1), "broadcast")
 
     def _smooth(self, values_T: Floats, trajectory: Trajectory) -> Floats:
         return smooth(values_T, trajectory.spans, self.window) if self.window > 1 else values_T
@@ -257,6 +270,13 @@ class ProcessReward:
 class _Terms(NamedTuple):
     credit: dict[str, Floats]
     advantage: dict[str, Floats]
+
+
+class _Paid(NamedTuple):
+    """One part of the reward over a group, ragged: advantages [T] and the rewards [T] themselves, weighed."""
+
+    advantages: list[Floats]
+    rewards: list[Floats]
 
 
 class _Row(NamedTuple):

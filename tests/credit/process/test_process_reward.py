@@ -93,8 +93,9 @@ def test_a_failed_call_pays_once_by_its_charge_or_by_the_rule():
 def test_a_wrong_outcome_decays_the_process_part_of_the_whole_trajectory():
     members = [lived((1, None), (1, None), outcome=0.0), lived((1, None), (1, None), outcome=1.0)]
     wrong, right = priced(members, scored([0.4, 0.4], [0.4, 0.4]), wrong_decay=0.25, w_process=1.0)
-    assert wrong.credit.terms["process"].sum() == pytest.approx(0.2 - 0.5)
-    assert right.credit.terms["process"].sum() == pytest.approx(0.8 - 0.5)
+    both = [sum(credit.credit.terms[name].sum() for name in ("process", "decay")) for credit in (wrong, right)]
+    assert both == pytest.approx([0.2 - 0.5, 0.8 - 0.5])
+    assert not wrong.credit.terms["process"].any()  # the scores were equal; the decay stands apart
 
 
 def test_the_kl_term_is_a_penalty_on_drift_from_the_reference():
