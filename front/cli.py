@@ -40,6 +40,7 @@ COMMANDS = (
     Entry("play", "accredit.commands.play", "Play an environment in the terminal, or watch its expert play."),
     Entry("check", "accredit.commands.check", "Check that an environment keeps its promises."),
     Entry("counterfactual", "accredit.commands.counterfactual", "Change one turn of an episode and price it again."),
+    Entry("audit", "accredit.commands.audit", "Measure credit functions against the axioms of credit."),
     Entry("replay", "accredit.commands.replay", "Look at stored trajectories: who was paid, and why."),
 )
 

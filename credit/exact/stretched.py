@@ -31,10 +31,11 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stretched:
-    """`Rules` around rules; `factor` 1 changes nothing."""
+    """`Rules` around rules; `factor` 1 changes nothing. Without `fillers` only null turns are added."""
 
     rules: Rules
     factor: int
+    fillers: bool = True
 
     def __post_init__(self) -> None:
         if self.factor < 1:
@@ -67,7 +68,7 @@ class Stretched:
             token = NULL_DECISION_TOKEN if decision else NULL_FEEDBACK_TOKEN
             return Step(kind, (token,), (1.0,), (place._replace(filling=place.filling + 1),))
         decided = step.kind is SpanKind.DECISION
-        if len(step.tokens) == 1 and place.repeats + 1 < self.factor:
+        if self.fillers and len(step.tokens) == 1 and place.repeats + 1 < self.factor:
             again = _Place(place.inner, place.repeats + 1, 0, decided)
             return replace(step, after=(again,))
         return replace(step, after=tuple(_Place(after, 0, 0, decided) for after in step.after))

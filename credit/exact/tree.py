@@ -178,11 +178,11 @@ class TreeProcess:
         """Return how many options there were at token `position`."""
         return len(self._walk(trajectory)[0][position - 1].step.tokens) if position else 1
 
-    def stretched(self, factor: int) -> "TreeProcess":
-        """Return the same process, told at `factor` times the length (`Stretched`)."""
+    def stretched(self, factor: int, fillers: bool = True) -> "TreeProcess":
+        """Return the same process, told at `factor` times the length; without `fillers`, only with more null turns."""
         from .stretched import Stretched  # it needs `Step` from here
 
-        return TreeProcess(Stretched(self.rules, factor))
+        return TreeProcess(Stretched(self.rules, factor, fillers))
 
     def _walk(self, trajectory: Trajectory) -> tuple[list[_Moment], Hashable]:
         path, state = [], self.rules.start
