@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from accredit.credit.errors import CreditError
 from accredit.credit.ledger import Credit
-from accredit.credit.spans import SpanKind, mask_of
+from accredit.credit.spans import SpanKind
 from accredit.credit.trajectory import Group, Trajectory
 
 from .anchors import Anchor, find_anchors
@@ -89,57 +89,75 @@ class Anchored:
             scale = inverse_spread(rewards) if self.scale == "spread" else 1.0
         priced = []
         for index, trajectory in enumerate(group.trajectories):
-            credit_T3 = np.zeros((len(trajectory), 3))  # outcome, turn, luck
-            advantage_T2 = np.zeros((len(trajectory), 2))
+            credit, advantage = _unpriced(trajectory, rewards.names)
             if index in anchors:
-                steps = _steps(trajectory, anchors[index])
-                _book_credit(trajectory, steps, credit_T3)
-                _book_advantage(steps, self.lam, null_step, advantage_T2)
-            credit = {name: credit_T3[:, i].copy() for i, name in enumerate(rewards.names)}
-            credit["luck"] = credit_T3[:, 2].copy()
-            advantage = {name: advantage_T2[:, i] * scale for i, name in enumerate(rewards.names)}
+                pieces = _pieces(trajectory, anchors[index])
+                credit = _credit(trajectory, pieces, rewards.names)
+                advantage = _advantage(pieces, rewards.names, self.lam, null_step, scale)
             priced.append(with_charges(trajectory, credit, advantage, self.charge_scale))
         return tuple(priced)
 
 
-class Step(NamedTuple):
-    """An interval between two anchors: the move of V in it, and where its tokens are.
+class Pieces(NamedTuple):
+    """A trajectory cut at its P span borders and anchors: every piece lies in one span and in one of the N intervals.
 
     Attributes:
-        end: the position of the anchor reached.
-        moved: V(b) - V(a) by part of R, (outcome, turn rewards).
-        decisions: indices of its decision tokens.
-        feedback: indices of its feedback tokens.
-        own: the rollout's own weight in V(a).
+        start_P: int64, its first token.
+        length_P: int64, its tokens.
+        interval_P: int64, the interval that it lies in, -1 before the first anchor.
+        decided_P: bool, its tokens are decisions of a turn that decided something.
+        fed_P: bool, its tokens are feedback of such a turn.
+        moved_N2: float64 [N, 2], V(b) - V(a) of every interval by part of R, (outcome, turn rewards).
+        decisions_N: float64, the decision tokens of every interval.
+        end_N: the position of the anchor that every interval ends with.
+        own_N: the rollout's own weight in the V that every interval starts from.
 
     """
 
-    end: int
-    moved: tuple[float, float]
-    decisions: NDArray[np.intp]
-    feedback: NDArray[np.intp]
-    own: float
+    start_P: NDArray[np.int64]
+    length_P: NDArray[np.int64]
+    interval_P: NDArray[np.int64]
+    decided_P: NDArray[np.bool_]
+    fed_P: NDArray[np.bool_]
+    moved_N2: Floats
+    decisions_N: Floats
+    end_N: list[int]
+    own_N: list[float]
+
+    def per_token(self, value_P: Floats) -> Floats:
+        """float64 [P] -> [T]."""
+        value_T: Floats = np.repeat(value_P, self.length_P)
+        return value_T
 
 
-def _steps(trajectory: Trajectory, anchors: list[Anchor]) -> list[Step]:
-    null_turns = _null_turns(trajectory)
-    moving = [span for span in trajectory.spans if span.turn not in null_turns]
-    decision_N = np.flatnonzero(mask_of(moving, len(trajectory), SpanKind.DECISION))
-    feedback_N = np.flatnonzero(mask_of(moving, len(trajectory), SpanKind.FEEDBACK))
+def _unpriced(trajectory: Trajectory, names: tuple[str, ...]) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    length = len(trajectory)
+    return {name: np.zeros(length) for name in (*names, "luck")}, {name: np.zeros(length) for name in names}
+
+
+def _pieces(trajectory: Trajectory, anchors: list[Anchor]) -> Pieces:
+    null_turns, length = _null_turns(trajectory), len(trajectory)
+    kinds = {SpanKind.DECISION: 1, SpanKind.FEEDBACK: 2}
+    kind_S = np.array([0 if s.turn in null_turns else kinds.get(s.kind, 0) for s in trajectory.spans])
+    span_starts = [span.start for span in trajectory.spans]
     positions = [anchor.position for anchor in anchors]
-    cut_decisions = np.searchsorted(decision_N, positions).tolist()
-    cut_feedback = np.searchsorted(feedback_N, positions).tolist()
-    moved = np.diff(np.array([anchor.value for anchor in anchors]), axis=0).tolist()
-    return [
-        Step(
-            end=positions[i + 1],
-            moved=(outcome, turn),
-            decisions=decision_N[cut_decisions[i] : cut_decisions[i + 1]],
-            feedback=feedback_N[cut_feedback[i] : cut_feedback[i + 1]],
-            own=anchors[i].own,
-        )
-        for i, (outcome, turn) in enumerate(moved)
-    ]
+    start_P = np.array(sorted({*span_starts, *positions} - {length}), dtype=np.int64)
+    kind_P = kind_S[np.searchsorted(span_starts, start_P, side="right") - 1]
+    interval_P = np.searchsorted(positions, start_P, side="right") - 1
+    length_P = np.diff(start_P, append=length)
+    decided_P = (kind_P == 1) & (interval_P >= 0)
+    count = len(anchors) - 1
+    return Pieces(
+        start_P=start_P,
+        length_P=length_P,
+        interval_P=interval_P,
+        decided_P=decided_P,
+        fed_P=(kind_P == 2) & (interval_P >= 0),
+        moved_N2=np.diff(np.array([anchor.value for anchor in anchors]), axis=0),
+        decisions_N=np.bincount(interval_P[decided_P], weights=length_P[decided_P], minlength=count),
+        end_N=positions[1:],
+        own_N=[anchor.own for anchor in anchors[:-1]],
+    )
 
 
 def _null_turns(trajectory: Trajectory) -> set[int]:
@@ -149,28 +167,45 @@ def _null_turns(trajectory: Trajectory) -> set[int]:
     return {k for k in range(last) if keys[k] is not None and keys[k] == keys[k + 1] and paid_K[k] == 0}
 
 
-def _book_credit(trajectory: Trajectory, steps: list[Step], credit_T3: Floats) -> None:
-    for step in steps:
-        outcome, turn = step.moved
-        if not (outcome or turn):
-            continue
-        if count := len(step.decisions):
-            credit_T3[step.decisions] += (outcome / count, turn / count, 0.0)
-            continue
-        tokens = step.feedback if len(step.feedback) else nearest_span(trajectory, step.end)
+def _credit(trajectory: Trajectory, pieces: Pieces, names: tuple[str, ...]) -> dict[str, Floats]:
+    lucky_N = pieces.decisions_N == 0
+    share_N2 = pieces.moved_N2 / np.where(lucky_N, np.inf, pieces.decisions_N)[:, None]
+    credit = {}
+    for part, name in enumerate(names):
+        credit[name] = pieces.per_token(np.where(pieces.decided_P, share_N2[pieces.interval_P, part], 0.0))
+    credit["luck"] = pieces.per_token(_luck(trajectory, pieces, lucky_N))
+    return credit
+
+
+def _luck(trajectory: Trajectory, pieces: Pieces, lucky_N: NDArray[np.bool_]) -> Floats:
+    """float64 [P], the luck of the intervals without decision tokens, an equal amount on each of its tokens."""
+    moved_N = np.where(lucky_N, pieces.moved_N2.sum(axis=1), 0.0)
+    fed_P, length_P = pieces.fed_P, pieces.length_P
+    fed_N = np.bincount(pieces.interval_P[fed_P], weights=length_P[fed_P], minlength=len(moved_N))
+    share_N = moved_N / np.where(fed_N == 0, np.inf, fed_N)
+    luck_P = np.where(fed_P, share_N[pieces.interval_P], 0.0)
+    for interval in np.flatnonzero((fed_N == 0) & (moved_N != 0)).tolist():
+        tokens = nearest_span(trajectory, pieces.end_N[interval])
         if len(tokens):
-            credit_T3[tokens, 2] += (outcome + turn) / len(tokens)
+            booked = slice(*np.searchsorted(pieces.start_P, (tokens[0], tokens[-1] + 1)).tolist())
+            luck_P[booked] += moved_N[interval] / len(tokens)
+    return luck_P
 
 
-def _book_advantage(steps: list[Step], lam: float, null_step: float, advantage_T2: Floats) -> None:
+def _advantage(pieces: Pieces, names: tuple[str, ...], lam: float, null_step: float, scale: float) -> dict[str, Floats]:
+    advantage_N2 = np.zeros_like(pieces.moved_N2)
     later = (0.0, 0.0)
-    for step in reversed(steps):
-        if not len(step.decisions):
+    moved, decisions = pieces.moved_N2.tolist(), pieces.decisions_N.tolist()
+    for interval in reversed(range(len(moved))):
+        if not decisions[interval]:
             continue
-        outcome, turn = step.moved
+        outcome, turn = moved[interval]
         moves = max(abs(outcome), abs(turn)) > null_step
         mixed = (outcome + lam * later[0], turn + lam * later[1]) if moves else (lam * later[0], lam * later[1])
         if mixed != (0.0, 0.0):
-            advantage_T2[step.decisions] = np.array(mixed) / (1 - step.own)
+            others = 1 - pieces.own_N[interval]
+            advantage_N2[interval] = mixed[0] / others, mixed[1] / others
         if moves:
             later = mixed
+    advantage_P2 = np.where(pieces.decided_P[:, None], scale * advantage_N2[pieces.interval_P], 0.0)
+    return {name: pieces.per_token(advantage_P2[:, part]) for part, name in enumerate(names)}
