@@ -4,35 +4,46 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .branch import Branch, fork_pairs, live_branches
     from .human import HumanPolicy
     from .models import LoadedModel, ModelError, load_model, save_model
     from .policy import Decision, Policy, Request
+    from .replaying import Parting, Replay, ReplayError, replay
     from .rollout import Episode, Limits, live, rollout_episodes, seeds_of
     from .scripted import ScriptedPolicy
     from .transformers import TransformersPolicy
 
 __all__ = [
+    "Branch",
     "Decision",
     "Episode",
     "HumanPolicy",
     "Limits",
     "LoadedModel",
     "ModelError",
+    "Parting",
     "Policy",
+    "Replay",
+    "ReplayError",
     "Request",
     "ScriptedPolicy",
     "TransformersPolicy",
+    "fork_pairs",
     "live",
+    "live_branches",
     "load_model",
+    "replay",
     "rollout_episodes",
     "save_model",
     "seeds_of",
 ]
 
 _HOMES = {
+    "branch": ("Branch", "fork_pairs", "live_branches"),
     "human": ("HumanPolicy",),
     "models": ("LoadedModel", "ModelError", "load_model", "save_model"),
     "policy": ("Decision", "Policy", "Request"),
+    "replaying": ("Parting", "Replay", "ReplayError", "replay"),
     "rollout": ("Episode", "Limits", "live", "rollout_episodes", "seeds_of"),
     "scripted": ("ScriptedPolicy",),
     "transformers": ("TransformersPolicy",),
