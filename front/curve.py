@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-__all__ = ["Curve", "draw", "print_curve", "read_curve"]
+if TYPE_CHECKING:
+    from accredit.trainer.ablation import Arm
+
+__all__ = ["Curve", "draw", "draw_arms", "print_curve", "read_curve"]
 
 _BLUE, _ORANGE = "#2166ac", "#b35806"
+_ARM_COLORS = ("#2166ac", "#b35806", "#1b7837", "#762a83", "#878787", "#d6604d")
 
 
 class Curve(NamedTuple):
@@ -67,5 +71,32 @@ def draw(curve: Curve, path: Path, title: str) -> Path:
     left.grid(alpha=0.25)
     left.legend(loc="lower right", frameon=False)
     left.set_title(title)
+    figure.savefig(path)
+    return path
+
+
+def draw_arms(arms: "Sequence[Arm]", path: Path, title: str) -> Path:
+    """Draw the held-out curve of every credit function, mean and range of its seeds, into `path` (PNG); return it."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.5, 4.2), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for index, arm in enumerate(arms):
+        if not len(arm.held_out):
+            continue
+        color = _ARM_COLORS[index % len(_ARM_COLORS)]
+        seeds = f"{len(arm.held_out)} seeds" if len(arm.held_out) > 1 else "one seed"
+        axes.fill_between(arm.steps, arm.held_out.min(axis=0), arm.held_out.max(axis=0), color=color, alpha=0.15)
+        axes.plot(
+            arm.steps, arm.held_out.mean(axis=0), color=color, marker="o", linewidth=2, label=f"{arm.credit}, {seeds}"
+        )
+    axes.set_xlabel("optimizer steps")
+    axes.set_ylabel("held-out success: mean, range of seeds")
+    axes.set_ylim(0, 1)
+    axes.grid(alpha=0.25)
+    axes.legend(loc="best", frameon=False)
+    axes.set_title(title)
     figure.savefig(path)
     return path

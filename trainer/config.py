@@ -61,6 +61,9 @@ class CreditConfig(_Part):
     options: dict[str, Any] = Field(default_factory=dict, description="keyword options of the function")
     charge_scale: float = Field(default=1.0, ge=0, description="multiplies every charge; 0 turns charges off")
     charge_scale_end: float | None = Field(default=None, ge=0, description="anneal to this by the last step")
+    check: bool = Field(
+        default=True, description="refuse a function that breaks what training needs (trainer.preflight)"
+    )
 
     @model_validator(mode="after")
     def _can_be_made(self) -> "CreditConfig":

@@ -26,6 +26,7 @@ from .config import ConfigError, TrainConfig
 from .evaluation import Evaluation
 from .health import step_metrics
 from .metrics import MetricsWriter
+from .preflight import check_credit
 from .run import RunDirectory, RunError, open_or_create
 from .setup import held_out, learning_rate, make_optimizer, prepare
 from .update import Updater
@@ -68,10 +69,12 @@ def train(config: TrainConfig, listener: Listener, *, resume: bool = False) -> R
 
     Raises:
         ConfigError: groups of an odd size cannot be lived in pairs.
+        PreflightError: the credit function breaks what training needs.
         RunError: the run directory is taken, cannot be resumed, or every episode of a step failed.
 
     """
     paired = _in_pairs(config)
+    check_credit(config.credit)
     run = open_or_create(config.runs_dir, config.name, config, resume)
     training = _Training(config, run, listener, paired)
     try:
