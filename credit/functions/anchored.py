@@ -153,8 +153,8 @@ def _pieces(trajectory: Trajectory, anchors: list[Anchor]) -> Pieces:
         interval_P=interval_P,
         decided_P=decided_P,
         fed_P=(kind_P == 2) & (interval_P >= 0),
-        moved_N2=np.diff(np.array([anchor.value for anchor in anchors]), axis=0),
-        decisions_N=np.bincount(interval_P[decided_P], weights=length_P[decided_P], minlength=count),
+        moved_N2=np.diff(np.array([(anchor.value.real, anchor.value.imag) for anchor in anchors]), axis=0),
+        decisions_N=np.bincount(interval_P[decided_P], length_P[decided_P], count).astype(np.float64),
         end_N=positions[1:],
         own_N=[anchor.own for anchor in anchors[:-1]],
     )
