@@ -4,10 +4,10 @@ It prints nothing; `text.py` turns an `Audit` into tables, Markdown and JSON.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from accredit.credit.axioms.boundary import BOUNDARY_CASES, boundary_fault
-from accredit.credit.axioms.checks import all_axioms
+from accredit.credit.axioms.checks import FACTORS, axioms_of_both
 from accredit.credit.axioms.panel import Panel
 from accredit.credit.axioms.residual import Axiom, Residual
 from accredit.credit.errors import AccreditError, CreditError
@@ -40,6 +40,7 @@ class AuditSettings:
         most_groups: the most groups of a process that are enumerated; a process with more pairs than that is left out.
         signal_groups: groups behind each signal-to-noise figure; its relative error is about 1 / sqrt(groups).
         probe_groups: groups in which the probe flips decisions.
+        factors: how many times the length processes are told, for scale stability.
         chain: whether the table of long chains is measured, too.
         seed: of everything that is drawn.
 
@@ -49,6 +50,7 @@ class AuditSettings:
     most_groups: int = 700
     signal_groups: int = 150
     probe_groups: int = 40
+    factors: tuple[int, ...] = FACTORS
     chain: bool = True
     seed: int = 0
 
@@ -59,7 +61,7 @@ class AuditSettings:
     @classmethod
     def quick(cls, tolerance: float = 0.01, seed: int = 0) -> "AuditSettings":
         """Return the settings of a look that takes seconds: fewer groups, no long chains."""
-        return cls(tolerance, most_groups=120, signal_groups=20, probe_groups=6, chain=False, seed=seed)
+        return cls(tolerance, most_groups=120, signal_groups=12, probe_groups=5, factors=(4,), chain=False, seed=seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +156,11 @@ def audit(
         heard(done, total, what)
         done += 1
 
-    found = {}
+    found: dict[str, FunctionAudit] = {}
     for name, make in makers.items():
         step(name)
         try:
-            found[name] = _residuals(panels, make, settings)
+            found[name] = _audit_one(name, panels, make, settings)
         except AccreditError as error:
             raise CreditError(f"audit of '{name}': {error}") from error
         except Exception as error:
@@ -169,22 +171,20 @@ def audit(
     return Audit(
         settings=settings,
         processes=tuple(panel.process.name for panel in panels),
-        functions=tuple(FunctionAudit(name, *parts, signals[name]) for name, parts in found.items()),
+        functions=tuple(replace(one, signals=signals[name]) for name, one in found.items()),
         literature=tuple(literature_table()),
         chain=tuple(chain),
         omitted=OMITTED if functions is None else {},
     )
 
 
-Parts = tuple[tuple[Residual, ...], tuple[Residual, ...], tuple[tuple[str, str], ...], Probe, TwoTurnFigures]
-
-
-def _residuals(panels: list[Panel], make: Make, settings: AuditSettings) -> Parts:
+def _audit_one(name: str, panels: list[Panel], make: Make, settings: AuditSettings) -> FunctionAudit:
+    """Return all of one function but its signals, which all functions share rollouts for."""
     by_quantity: dict[str, list[tuple[Residual, ...]]] = {"credit": [], "advantage": []}
     for panel in panels:
         priced = panel.priced(make(panel.recalled))
-        for quantity, rows in by_quantity.items():
-            rows.append(all_axioms(panel, priced, quantity, make))
+        for quantity, residuals in axioms_of_both(panel, priced, make, factors=settings.factors).items():
+            by_quantity[quantity].append(residuals)
     worst = {name: tuple(_worst(column) for column in zip(*rows, strict=True)) for name, rows in by_quantity.items()}
     faults = [(case.name, fault) for case in BOUNDARY_CASES if (fault := boundary_fault(case, make))]
     probes = [
@@ -194,7 +194,15 @@ def _residuals(panels: list[Panel], make: Make, settings: AuditSettings) -> Part
     flips = sum(one.flips for one in probes)
     right = sum(one.flips * one.right for one in probes) / max(1, flips)
     together = Probe(flips, right, max(one.moved_by_deletion for one in probes))
-    return worst["credit"], worst["advantage"], tuple(faults), together, two_turn_figures(make)
+    return FunctionAudit(
+        name=name,
+        credit=worst["credit"],
+        advantage=worst["advantage"],
+        faults=tuple(faults),
+        probe=together,
+        two_turn=two_turn_figures(make),
+        signals=Signals({}, {}, 0.0),
+    )
 
 
 def _worst(residuals: tuple[Residual, ...]) -> Residual:

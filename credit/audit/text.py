@@ -137,8 +137,8 @@ def _axioms(audit: Audit, quantity: str) -> TextTable:
         rows.append((found.name, *(_residual_cell(residual, tolerance) for residual in residuals)))
     legend = {
         "credit": "What a token is worth; the largest residual over the processes.",
-        "advantage": "What multiplies grad log pi. It holds no luck, so it is asked to sum to what the decisions moved V. Most "
-        "functions give a segment's tokens all of it, which is neither complete nor stable in scale.",
+        "advantage": "What multiplies grad log pi. It holds no luck, so it is asked to sum to what the decisions moved "
+        "V. Most functions give each token of a segment all of it, which is neither complete nor stable in scale.",
     }
     return TextTable(f"Axioms: residuals of the {quantity}", legend[quantity], ("function", *Axiom), rows)
 

@@ -5,7 +5,7 @@ several checks) and returns a `Residual`. The axioms are asked of the credit; wi
 multiplies grad log pi. Axiom 6 is always about the advantage: that is what trains.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,15 +21,18 @@ from .residual import Axiom, Residual, Witness
 __all__ = [
     "FACTORS",
     "all_axioms",
+    "axioms_of_both",
     "causality",
     "completeness",
     "discrimination",
     "no_disturbance",
     "policy_invariance",
+    "priced_longer",
     "scale_stability",
 ]
 
 Floats = NDArray[np.float64]
+Make = Callable[[ExactProcess], CreditFunction]
 FACTORS = (2, 4, 16)
 ROUNDING = 1e-11  # a move of V below this share of the largest is rounding
 
@@ -82,7 +85,7 @@ def no_disturbance(
     unfair = _mean(panel, np.abs(fair_NT), asked_NT)
     if null >= unfair and len(amount):
         at = int(np.argmax(np.abs(amount)))
-        witness = _witness(panel, null, int(n[at]), int(t[at]), amount[at], 0.0)
+        witness = _witness(panel, null, int(n[at]), int(t[at]), float(amount[at]), 0.0)
     else:
         i, j = _worst(np.abs(fair_NT))
         witness = _witness(panel, unfair, i, j, fair_NT[i, j], 0.0)
@@ -109,7 +112,7 @@ def discrimination(
     witness = None
     if value > 0 and len(amount):
         at = int(np.argmin(np.where(good, 1.0, -1.0) * amount))
-        witness = _witness(panel, value, int(n[at]), int(t[at]), amount[at], panel.move_NT[n[at], t[at]])
+        witness = _witness(panel, value, int(n[at]), int(t[at]), float(amount[at]), float(panel.move_NT[n[at], t[at]]))
     return Residual(Axiom.DISCRIMINATION, value, witness, {"AUC": auc, "tau": tau}, panel.exact)
 
 
@@ -118,23 +121,24 @@ def scale_stability(
     function: CreditFunction | Priced,
     quantity: str = "credit",
     factors: Sequence[int] = FACTORS,
-    make: Callable[[ExactProcess], CreditFunction] | None = None,
+    make: Make | None = None,
+    longer: Mapping[int, Priced] | None = None,
 ) -> Residual:
     """Axiom 5: what stretching by `factors` with null tokens and null turns changes; the largest change counts.
 
     Drift of the energy: |E sum_t c_t^2 (stretched) / (as it was) - 1|. Drift of the others: mean |change of c_t| on the
     decisions that have alternatives, relative to mean |c_t|. A function that needs the values of its process is made
-    anew for every stretched process by `make`.
+    anew for every stretched process by `make`. What `priced_longer` returned spares pricing again.
     """
     priced = _priced(process, function, quantity)
+    longer = priced_longer(priced, factors, make) if longer is None else longer
+    if not longer:
+        return Residual(Axiom.SCALE_STABILITY, None)
     panel = priced.panel
     energy, (choices, where) = _energy(priced), _choices(priced)
     parts, worst, witness = {"energy / Var(R)": energy / panel.variance if panel.variance else 0.0}, 0.0, None
-    for factor in factors:
-        longer = panel.stretched(factor)
-        if longer is None:
-            return Residual(Axiom.SCALE_STABILITY, None)
-        again = longer.priced(make(longer.recalled) if make else priced.function, priced.quantity)
+    for factor, told in longer.items():
+        again = _priced(told.panel, told, quantity)
         drift = abs(_energy(again) / energy - 1) if energy else float(_energy(again) > 0)
         others, weight = _choices(again)[0], panel.weight_MG[where[:, 0], where[:, 1]]
         size = float(weight @ np.abs(choices))
@@ -143,9 +147,15 @@ def scale_stability(
         if max(drift, moved) > worst and len(choices):
             worst, at = max(drift, moved), int(np.argmax(np.abs(others - choices)))
             m, g, t = where[at].tolist()
-            witness = _witness(panel, worst, int(panel.groups[m, g]), t, others[at], choices[at])
+            witness = _witness(panel, worst, int(panel.groups[m, g]), t, float(others[at]), float(choices[at]))
         worst = max(worst, drift, moved)
     return Residual(Axiom.SCALE_STABILITY, worst, witness, parts, panel.exact)
+
+
+def priced_longer(priced: Priced, factors: Sequence[int] = FACTORS, make: Make | None = None) -> dict[int, Priced]:
+    """Price the same groups of the process stretched by each of `factors`; nothing if it cannot be stretched."""
+    panels = {factor: longer for factor in factors if (longer := priced.panel.stretched(factor)) is not None}
+    return {f: longer.priced(make(longer.recalled) if make else priced.function) for f, longer in panels.items()}
 
 
 def policy_invariance(
@@ -175,21 +185,36 @@ def policy_invariance(
 
 
 def all_axioms(
+    process: ExactProcess | Panel, function: CreditFunction | Priced, quantity: str = "credit", make: Make | None = None
+) -> tuple[Residual, ...]:
+    """Return the six residuals, in the order of `Axiom`; `make` as in `scale_stability`."""
+    return axioms_of_both(process, function, make, (quantity,))[quantity]
+
+
+def axioms_of_both(
     process: ExactProcess | Panel,
     function: CreditFunction | Priced,
-    quantity: str = "credit",
-    make: Callable[[ExactProcess], CreditFunction] | None = None,
-) -> tuple[Residual, ...]:
-    """Return the six residuals, in the order of `Axiom`.
+    make: Make | None = None,
+    quantities: Sequence[str] = ("credit", "advantage"),
+    factors: Sequence[int] = FACTORS,
+) -> dict[str, tuple[Residual, ...]]:
+    """Return the six residuals of each quantity, pricing once.
 
-    Stretched trajectories are long, so axiom 5 is measured on smaller groups of the same process. `make` as there.
+    Stretched trajectories are long, so axiom 5 is measured on smaller groups of the same process.
     """
-    priced = _priced(process, function, quantity)
-    stretchable = priced.panel.to_stretch
-    plain = (completeness, causality, no_disturbance, discrimination)
-    drift = scale_stability(stretchable, make(stretchable.recalled) if make else priced.function, quantity, make=make)
-    found = [check(priced.panel, priced, quantity) for check in plain]
-    return (*found, drift, policy_invariance(priced.panel, priced, quantity))
+    priced = _priced(process, function, "credit")
+    small = priced.panel.to_stretch
+    short = small.priced(make(small.recalled) if make else priced.function)
+    longer = priced_longer(short, factors, make)
+    found = {}
+    for quantity in quantities:
+        plain = [check(priced.panel, priced, quantity) for check in PLAIN]
+        drift = scale_stability(small, short, quantity, longer=longer)
+        found[quantity] = (*plain, drift, policy_invariance(priced.panel, priced, quantity))
+    return found
+
+
+PLAIN = (completeness, causality, no_disturbance, discrimination)
 
 
 def _priced(process: ExactProcess | Panel, function: CreditFunction | Priced, quantity: str) -> Priced:

@@ -91,7 +91,7 @@ class Panel:
     @property
     def size(self) -> int:
         """The number of members of a group."""
-        return self.groups.shape[1]
+        return int(self.groups.shape[1])
 
     @cached_property
     def reward_N(self) -> Floats:
