@@ -11,6 +11,7 @@ from typing import Any
 
 from accredit.credit.errors import CreditError
 from accredit.credit.ledger import CreditFunction
+from accredit.credit.process.function import ProcessReward
 
 from .anchored import Anchored
 from .broadcast import Broadcast
@@ -42,6 +43,7 @@ CREDIT_FUNCTIONS: Mapping[str, Callable[..., CreditFunction]] = MappingProxyType
         "mt_grpo": MTGRPO,
         "turn_verifier": TurnVerifier,
         "prm_broadcast": PRMBroadcast,
+        "process": ProcessReward,
         "counterfactual": Counterfactual,
         "exact": Exact,
     }

@@ -184,8 +184,13 @@ class ProcessReward:
         """Return what a member's tokens are paid before any comparison, clipped where `clip_at` says so."""
         steps = cut_steps(trajectory, self.steps, self.token_bytes, self.least_tokens)
         scorers = [*(RULES[name](self.charged) for name in self.rules), *self.scorers]
-        scores_RS = np.array([scorer(trajectory, steps) for scorer in scorers]).reshape(-1, step_count(steps))
-        scores_S = sum_scores(scores_RS)
+        scores = [np.asarray(scorer(trajectory, steps), dtype=np.float64) for scorer in scorers]
+        for each in scores:
+            if each.shape != (step_count(steps),):
+                raise CreditError(
+                    f"a scorer gave shape {each.shape} for {step_count(steps)} steps: give one score a step"
+                )
+        scores_S = sum_scores(np.array(scores).reshape(len(scores), step_count(steps)))
         if self.form == "potential":
             scores_S = potential_differences(scores_S)
         kl_T = kl_rewards(trajectory, self.reference(trajectory)) if self.reference else np.zeros(len(trajectory))

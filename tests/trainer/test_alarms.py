@@ -3,6 +3,7 @@
 import json
 import logging
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -317,3 +318,10 @@ def _without_reference(model):
     import torch
 
     return Updater(model, torch.optim.SGD(model.parameters(), lr=1.0), LossConfig(), OptimizerConfig())
+
+
+def test_the_page_names_every_alarm_and_every_metric():
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "alarms.md").read_text(encoding="utf-8")
+    assert [check.name for check in CHECKS if f"`{check.name}`" not in page] == []
+    written = {name for name in usual_metrics(0, "anchored") if name.startswith("health/")} | {"health/alarms"}
+    assert [name for name in sorted(written) if f"`{name}`" not in page and "decile" not in name] == []

@@ -6,7 +6,7 @@ from accredit.credit.functions import CREDIT_FUNCTIONS, Anchored, credit_functio
 
 NAMES = [
     *("broadcast", "reinforce", "grpo", "dr_grpo", "rloo", "anchored", "gae", "vineppo", "gigpo", "mt_grpo"),
-    *("turn_verifier", "prm_broadcast", "counterfactual", "exact"),
+    *("turn_verifier", "prm_broadcast", "process", "counterfactual", "exact"),
 ]
 
 

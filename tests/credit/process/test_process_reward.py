@@ -62,6 +62,13 @@ def test_a_token_gets_the_scores_from_its_step_on_less_those_of_the_group():
     assert other.credit.terms["process"].sum() == pytest.approx(0.5 * (0.2 - 0.85))
 
 
+def test_an_episode_without_a_step_is_priced_and_a_scorer_of_another_length_is_refused():
+    silent, spoke = priced([lived((0, None)), lived((1, None), outcome=1.0)])
+    assert not silent.advantage.total.any() and spoke.advantage.total.any()
+    with pytest.raises(CreditError, match=r"gave shape \(3,\) for 1 steps"):
+        priced([lived((1, None)), lived((1, None))], lambda _: lambda trajectory, steps: np.zeros(3))
+
+
 def test_words_before_a_call_share_its_return_and_words_after_it_do_not():
     def talked(status):
         recorder = Recorder()
