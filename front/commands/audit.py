@@ -107,9 +107,9 @@ class _Bar:
         if not sys.stderr.isatty():
             return nullcontext()
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-        columns = (BarColumn(bar_width=24), TextColumn("{task.completed:.0f}/{task.total:.0f}"), TimeElapsedColumn())
+        columns = (BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
         console = Console(stderr=True)
         self._progress = Progress(*columns, TextColumn("{task.description}"), console=console, transient=True)
         self._task = self._progress.add_task("", total=None)

@@ -1,4 +1,5 @@
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,15 @@ def test_own_functions_are_audited_beside_exact_and_written_out(capsys: pytest.C
     # the class got exact values: complete, where a group of few rollouts could not be
     assert read["functions"][2]["credit"]["completeness"]["holds"] is True
     assert "| own_credit:Turns |" in Path("audit.md").read_text(encoding="utf-8")
+
+
+def test_on_a_terminal_a_bar_shows_what_is_audited(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    assert main(["audit", "--quick", "--function", "exact"]) == 0
+    assert "/6" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
