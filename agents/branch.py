@@ -136,8 +136,7 @@ class _Forking:
             if request.turn < branch.turn:
                 answers[place] = stored[request.turn]
             else:
-                seed = branch.sampler if request.turn == branch.turn else request.seed
-                asked.append((place, replace(request, seed=seed)))
+                asked.append((place, replace(request, seed=_noise(branch, request))))
         if asked:
             sampled = await self._policy.sample([request for _, request in asked])
             answers |= {place: decision for (place, _), decision in zip(asked, sampled, strict=True)}
@@ -147,6 +146,14 @@ class _Forking:
         seen = _context(branch.base, request.turn)
         if seen is not None and not np.array_equal(seen, request.token_ids):
             self.parted.setdefault(request.episode_id, request.turn)
+
+
+def _noise(branch: Branch, request: Request) -> int:
+    """Return the sampler seed of a turn: anew in the branch's, else the base's, which may be a branch itself."""
+    if request.turn == branch.turn:
+        return branch.sampler
+    own = branch.base.seeds if branch.base.seeds.get("fork_turn") == request.turn else {}
+    return own.get("fork_sampler", request.seed)
 
 
 def _context(base: Trajectory, turn: int) -> NDArray[np.int32] | None:

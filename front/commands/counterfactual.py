@@ -167,12 +167,16 @@ def _report(reader: "TraceReader", scene: _Scene, turn: int, changed: "Trajector
     scale = charge_scale(scene.config, max(0, stored.step - 1))
     function = credit_function(settings.function, charge_scale=scale, **settings.options)
     before = function(Group(tuple(members)))[place]
-    members[place] = replace(changed, seeds=base.seeds)  # a member of a pair stays one
-    after = function(Group(tuple(members)))[place]
+    if settings.function == "counterfactual":
+        pair = {**base.seeds, "pair": 0, "fork_turn": turn}  # the changed episode is compared with the stored one
+        after = function(Group((replace(base, seeds=pair), replace(changed, seeds=pair))))[1]
+    else:
+        after = function(Group((*members[:place], changed, *members[place + 1 :])))[place]
     rewards = ["unscored" if t.reward is None else f"{t.reward:.4f}" for t in (base, changed)]
     difference = "" if base.reward is None or changed.reward is None else f" ({changed.reward - base.reward:+.4f})"
     print(f"reward: {rewards[0]} -> {rewards[1]}{difference}, {base.stop} -> {changed.stop}")
-    print(f"credit by '{settings.function}' in the stored group of {len(members)}:")
+    partner = ", after: against the stored episode" if settings.function == "counterfactual" else ""
+    print(f"credit by '{settings.function}' in the stored group of {len(members)}{partner}:")
     if len(members) == 1:
         print("  (a group of one has nothing to compare with: expect 0)")
     shift = int(deleted)

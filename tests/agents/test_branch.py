@@ -115,6 +115,16 @@ def test_a_branch_with_the_bases_own_seed_is_the_base(renderer, model):
         assert base.outcome == fork.outcome
 
 
+def test_a_branch_of_a_branch_keeps_the_noise_of_the_turn_that_was_decided_anew_before(renderer, model):
+    (base,) = live(episodes(1), TransformersPolicy(model), Talk, renderer, LIMITS)
+    branch = Branch(episodes(1)[0], base, 3, 77)
+    (fork,) = live_branches([branch], TransformersPolicy(model), Talk, renderer, LIMITS)
+    assert not np.array_equal(base.token_ids, fork.token_ids)
+    again = Branch(episodes(1)[0], fork, 1, base.seeds["sampler"])  # turn 1 as it was: nothing changes
+    (same,) = live_branches([again], TransformersPolicy(model), Talk, renderer, LIMITS)
+    assert np.array_equal(fork.token_ids, same.token_ids)
+
+
 def test_an_environment_that_cannot_be_replayed_gives_an_unscored_branch_that_says_where(renderer, model):
     for base, fork in fork_pairs(episodes(4), TransformersPolicy(model), Clock, renderer, LIMITS):
         turn = base.seeds["fork_turn"]

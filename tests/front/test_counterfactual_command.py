@@ -1,12 +1,14 @@
 """`accredit counterfactual` on a small real run: a turn deleted, replaced, decided anew, and what is said of each."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from accredit.cli import main
-from accredit.credit.traces import open_run
+from accredit.credit import Group
+from accredit.credit.traces import TraceWriter, open_run
 
 # Every word "up" pays; the environment answers with the number of them and a die.
 SOURCE = """
@@ -120,6 +122,29 @@ def test_a_group_of_one_is_said_to_have_nothing_to_compare_with(run, capsys: Sai
     heldout = next(row.episode_id for row in open_run(run).index() if row.split == "heldout")
     assert main(["counterfactual", str(run), "--episode", heldout, "--turn", "0", "--delete"]) == 0
     assert "a group of one has nothing to compare with" in capsys.readouterr().out
+
+
+def test_in_a_run_on_pairs_the_changed_episode_is_compared_with_the_stored_one(run, episode, capsys: Said) -> None:
+    config, words = run / "config.yaml", ["counterfactual", str(run), "--episode", episode, "--turn", "2"]
+    kept = config.read_text()
+    paired = [*(open_run(run).load(row) for row in open_run(run).index() if row.split == "train")]
+    folder = run.parent / "paired"
+    (folder / "traces").mkdir(parents=True)
+    (folder / "config.yaml").write_text(kept.replace("function: dr_grpo", "function: counterfactual"))
+    members = [
+        replace(one.trajectory, seeds={**one.trajectory.seeds, "pair": at // 2, "fork_turn": 1})
+        for at, one in enumerate(paired)
+    ]
+    TraceWriter(folder / "traces").write(1, [Group(tuple(members))], None, lambda ids: [b"?" for _ in ids])
+    words[1] = str(folder)
+    assert main([*words, "--replace", "up up"]) == 0
+    said = capsys.readouterr().out
+    assert "after: against the stored episode" in said
+    before, after = (float(text) for text in said.split("reward: ")[1].split(" (")[0].split(" -> "))
+    rows = [line.split() for line in said.splitlines() if line[:2] in ("0 ", "1 ", "2 ")]
+    assert [float(row[-1]) for row in rows] == [0.0, 0.0, pytest.approx(after - before, abs=2e-4)]
+    assert main(words) == 2  # there is no checkpoint to decide it anew
+    assert "give --delete or --replace TEXT" in " ".join(capsys.readouterr().err.split())
 
 
 def test_wrong_words_are_named_with_what_is_near(run, episode, capsys: Said) -> None:

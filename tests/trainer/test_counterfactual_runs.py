@@ -102,14 +102,15 @@ def test_both_members_of_a_pair_are_stored_counted_and_priced_apart_from_other_t
     reader = open_run(result.run.path)
     rows = [row for row in reader.index() if row.split == "train"]
     assert len(rows) == 12
-    assert heard.steps[0]["rollout/reward"] == pytest.approx(np.mean([row.reward for row in rows]))
+    assert heard.steps[0]["rollout/reward"] == pytest.approx(np.mean([row.reward or 0.0 for row in rows]))
     priced = 0
     for base, fork in zip(rows[::2], rows[1::2], strict=True):
         one, other = reader.load(base), reader.load(fork)
         assert fork.episode_id == f"{base.episode_id}-fork" and fork.group == base.group
         assert one.trajectory.seeds["pair"] == other.trajectory.seeds["pair"]
         for member, partner in ((one, other), (other, one)):
-            assert member.credit is not None and member.trajectory.reward is not None
+            assert member.credit is not None
+            assert member.trajectory.reward is not None and partner.trajectory.reward is not None
             turn, difference = (
                 member.trajectory.seeds["fork_turn"],
                 member.trajectory.reward - partner.trajectory.reward,
