@@ -17,10 +17,19 @@ __all__ = ["PACKAGES", "ROOT", "package_page"]
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = {  # page: the packages and modules on it
     "accredit": ["front"],
-    "credit": ["credit", "credit/functions", "credit/exact", "credit/traces"],
+    "credit": [
+        "credit",
+        "credit/functions",
+        "credit/process",
+        "credit/exact",
+        "credit/axioms",
+        "credit/audit",
+        "credit/testing",
+        "credit/traces",
+    ],
     "envs": ["envs"],
     "agents": ["agents"],
-    "trainer": ["trainer"],
+    "trainer": ["trainer", "trainer/alarms", "trainer/prm"],
     "sandboxes": ["sandboxes", "sandboxes/select"],
     "replay": ["replay"],
 }
