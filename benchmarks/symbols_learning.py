@@ -2,7 +2,7 @@
 
 Tasks, rewards, splits, sampling noise and credit are the package's own; only the sampling is a compact loop of its own,
 in `symbols_sampling`. Both members of a pair count as episodes. Advantages are divided by their root mean square over a
-step, so that functions differ in direction alone. The whole table takes about an hour on one core: 1 s a step.
+step, so that functions differ in direction alone. The whole table takes about 13 minutes of one idle core.
 
 Exits 1 when the curve of counterfactual credit is not the same to the last digit for every sigma: equal luck cancels.
 """
