@@ -89,11 +89,13 @@ class Anchored:
             scale = inverse_spread(rewards) if self.scale == "spread" else 1.0
         priced = []
         for index, trajectory in enumerate(group.trajectories):
-            credit, advantage = _unpriced(trajectory, rewards.names)
             if index in anchors:
                 pieces = _pieces(trajectory, anchors[index])
                 credit = _credit(trajectory, pieces, rewards.names)
                 advantage = _advantage(pieces, rewards.names, self.lam, null_step, scale)
+            else:
+                credit = {name: np.zeros(len(trajectory)) for name in (*rewards.names, "luck")}
+                advantage = {name: np.zeros(len(trajectory)) for name in rewards.names}
             priced.append(with_charges(trajectory, credit, advantage, self.charge_scale))
         return tuple(priced)
 
@@ -130,32 +132,27 @@ class Pieces(NamedTuple):
         return value_T
 
 
-def _unpriced(trajectory: Trajectory, names: tuple[str, ...]) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    length = len(trajectory)
-    return {name: np.zeros(length) for name in (*names, "luck")}, {name: np.zeros(length) for name in names}
-
-
 def _pieces(trajectory: Trajectory, anchors: list[Anchor]) -> Pieces:
     null_turns, length = _null_turns(trajectory), len(trajectory)
     kinds = {SpanKind.DECISION: 1, SpanKind.FEEDBACK: 2}
     kind_S = np.array([0 if s.turn in null_turns else kinds.get(s.kind, 0) for s in trajectory.spans])
-    span_starts = [span.start for span in trajectory.spans]
-    positions = [anchor.position for anchor in anchors]
-    start_P = np.array(sorted({*span_starts, *positions} - {length}), dtype=np.int64)
-    kind_P = kind_S[np.searchsorted(span_starts, start_P, side="right") - 1]
-    interval_P = np.searchsorted(positions, start_P, side="right") - 1
-    length_P = np.diff(start_P, append=length)
+    span_starts = np.array([span.start for span in trajectory.spans])
+    positions = np.array([anchor.position for anchor in anchors])
+    edges = np.array(sorted({*span_starts.tolist(), *positions.tolist(), length}))
+    start_P, length_P = edges[:-1], edges[1:] - edges[:-1]
+    kind_P = kind_S[span_starts.searchsorted(start_P, side="right") - 1]
+    interval_P = positions.searchsorted(start_P, side="right") - 1
     decided_P = (kind_P == 1) & (interval_P >= 0)
-    count = len(anchors) - 1
+    value_M2 = np.array([anchor.value for anchor in anchors]).view(np.float64).reshape(-1, 2)
     return Pieces(
         start_P=start_P,
         length_P=length_P,
         interval_P=interval_P,
         decided_P=decided_P,
         fed_P=(kind_P == 2) & (interval_P >= 0),
-        moved_N2=np.diff(np.array([(anchor.value.real, anchor.value.imag) for anchor in anchors]), axis=0),
-        decisions_N=np.bincount(interval_P[decided_P], length_P[decided_P], count).astype(np.float64),
-        end_N=positions[1:],
+        moved_N2=value_M2[1:] - value_M2[:-1],
+        decisions_N=np.bincount(interval_P[decided_P], length_P[decided_P], len(anchors) - 1).astype(np.float64),
+        end_N=positions.tolist()[1:],
         own_N=[anchor.own for anchor in anchors[:-1]],
     )
 
@@ -193,9 +190,9 @@ def _luck(trajectory: Trajectory, pieces: Pieces, lucky_N: NDArray[np.bool_]) ->
 
 
 def _advantage(pieces: Pieces, names: tuple[str, ...], lam: float, null_step: float, scale: float) -> dict[str, Floats]:
-    advantage_N2 = np.zeros_like(pieces.moved_N2)
     later = (0.0, 0.0)
     moved, decisions = pieces.moved_N2.tolist(), pieces.decisions_N.tolist()
+    gained = [(0.0, 0.0)] * len(moved)
     for interval in reversed(range(len(moved))):
         if not decisions[interval]:
             continue
@@ -204,8 +201,8 @@ def _advantage(pieces: Pieces, names: tuple[str, ...], lam: float, null_step: fl
         mixed = (outcome + lam * later[0], turn + lam * later[1]) if moves else (lam * later[0], lam * later[1])
         if mixed != (0.0, 0.0):
             others = 1 - pieces.own_N[interval]
-            advantage_N2[interval] = mixed[0] / others, mixed[1] / others
+            gained[interval] = mixed[0] / others, mixed[1] / others
         if moves:
             later = mixed
-    advantage_P2 = np.where(pieces.decided_P[:, None], scale * advantage_N2[pieces.interval_P], 0.0)
-    return {name: pieces.per_token(advantage_P2[:, part]) for part, name in enumerate(names)}
+    advantage_2P = np.where(pieces.decided_P, scale * np.array(gained).T[:, pieces.interval_P], 0.0)
+    return {name: pieces.per_token(advantage_2P[part]) for part, name in enumerate(names)}

