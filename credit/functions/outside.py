@@ -26,7 +26,7 @@ from accredit.credit.ledger import CreditFunction
 __all__ = ["outside_function"]
 
 
-def outside_function(path: str, **options: Any) -> CreditFunction:
+def outside_function(path: str, /, **options: Any) -> CreditFunction:
     """Return the credit function at `path` with its options.
 
     Raises:

@@ -50,7 +50,7 @@ CREDIT_FUNCTIONS: Mapping[str, Callable[..., CreditFunction]] = MappingProxyType
 )
 
 
-def credit_function(name: str, **options: Any) -> CreditFunction:
+def credit_function(name: str, /, **options: Any) -> CreditFunction:
     """Make the credit function `name` with its options, e.g. `credit_function("anchored", kappa=1.0, lam=0.0)`.
 
     Args:
