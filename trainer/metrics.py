@@ -18,7 +18,10 @@ class MetricsWriter:
     def __init__(self, folder: Path) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
+        torn = _is_torn(folder / "metrics.jsonl")
         self._file = (folder / "metrics.jsonl").open("a", encoding="utf-8")
+        if torn:
+            self._file.write("\n")  # closes a line torn by a crash, or it would swallow the next
         self._board = SummaryWriter(str(folder / "tensorboard"))
 
     def write(self, step: int, metrics: Mapping[str, Any]) -> None:
@@ -37,8 +40,16 @@ class MetricsWriter:
         self._board.close()
 
 
+def _is_torn(path: Path) -> bool:
+    if not path.exists() or not path.stat().st_size:
+        return False
+    with path.open("rb") as file:
+        file.seek(-1, 2)
+        return file.read() != b"\n"
+
+
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Read `metrics.jsonl`; a torn last line is skipped, the later of two lines for one step and kind counts."""
+    """Read `metrics.jsonl`; a torn line is skipped, the later of two lines for one step and kind counts."""
     lines: dict[tuple[int, str], dict[str, Any]] = {}
     for text in path.read_text(encoding="utf-8").splitlines():
         try:
