@@ -6,12 +6,14 @@ The other axioms tell functions apart and are `accredit audit`'s business: every
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from accredit.credit import AccreditError
-from accredit.credit.audit import OMITTED, make_for
+from accredit.credit import AccreditError, CreditFunction
+from accredit.credit.audit import OMITTED, Make, make_for
 from accredit.credit.axioms import BOUNDARY_CASES, Panel, boundary_fault, policy_invariance
-from accredit.credit.exact import random_tree, two_turn
+from accredit.credit.exact import ExactProcess, random_tree, two_turn
+from accredit.credit.process import ProcessReward
 
 from .config import CreditConfig
 
@@ -30,7 +32,8 @@ class PreflightError(AccreditError, ValueError):
 def check_credit(config: CreditConfig) -> None:
     """Raise `PreflightError` if the configured credit function breaks a required check.
 
-    Functions that need more than a group of rollouts (`accredit.credit.audit.OMITTED`) are not checked.
+    Functions that need more than a group of rollouts (`accredit.credit.audit.OMITTED`) are not checked. Process rewards
+    are checked without their `scorers`: a learned score says nothing of the tokens of an exact process.
     """
     if not config.check or config.function in OMITTED:
         return
@@ -44,11 +47,15 @@ def check_credit(config: CreditConfig) -> None:
 
 
 def _faults(function: str, options: Mapping[str, Any]) -> list[str]:
-    make = make_for(function, **options)
+    make = _without_scorers(make_for(function, **options))
     found = [f"{case.name}: {fault}" for case in BOUNDARY_CASES if (fault := boundary_fault(case, make))]
     for process in (two_turn(), random_tree(1, depth=4)):
         panel = Panel.of(process, most_groups=200)
-        residual = policy_invariance(panel, make(panel.recalled), "advantage")
+        try:
+            residual = policy_invariance(panel, make(panel.recalled), "advantage")
+        except Exception as error:  # a user's function may raise anything, and that is the finding
+            found.append(f"on {process.name}: {type(error).__name__}: {error}")
+            continue
         cosine = residual.parts["cosine"]
         if cosine < LEAST_COSINE:
             found.append(
@@ -56,3 +63,11 @@ def _faults(function: str, options: Mapping[str, Any]) -> list[str]:
                 f"{LEAST_COSINE}; {residual.witness}"
             )
     return found
+
+
+def _without_scorers(make: Make) -> Make:
+    def made(process: ExactProcess) -> CreditFunction:
+        function = make(process)
+        return replace(function, scorers=()) if isinstance(function, ProcessReward) else function
+
+    return made

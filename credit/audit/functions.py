@@ -54,7 +54,7 @@ def make_for(name: str, **options: Any) -> Make:
         CreditError: no such function or option.
 
     """
-    takes_values = _outside_takes_values(name) if ":" in name else "values" in option_names(name)
+    takes_values = _outside_takes_values(name, options) if ":" in name else "values" in option_names(name)
 
     def make(process: ExactProcess) -> CreditFunction:
         given = {"values": process.values, **options} if takes_values else options
@@ -63,11 +63,11 @@ def make_for(name: str, **options: Any) -> Make:
     return make
 
 
-def _outside_takes_values(path: str) -> bool:
+def _outside_takes_values(path: str, options: Mapping[str, Any]) -> bool:
     try:
-        credit_function(path, values=lambda trajectory: None)
+        credit_function(path, **{"values": lambda trajectory: None, **options})
     except CreditError:
-        credit_function(path)  # whatever else is wrong is said of the function as it is
+        credit_function(path, **options)  # whatever else is wrong is said of the function as it is
         return False
     return True
 

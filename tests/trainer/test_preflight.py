@@ -36,13 +36,18 @@ def raw_reward(group, /):
     return tuple(priced)
 
 
+def raising(group, /):
+    """No credit at all."""
+    raise ZeroDivisionError("no spread")
+
+
 @pytest.fixture(autouse=True)
 def _importable(monkeypatch):
     import sys
     import types
 
     module = types.ModuleType(OUTSIDE)
-    module.Backwards, module.raw_reward = Backwards, raw_reward
+    module.Backwards, module.raw_reward, module.raising = Backwards, raw_reward, raising
     monkeypatch.setitem(sys.modules, OUTSIDE, module)
 
 
@@ -69,3 +74,23 @@ def test_whoever_says_so_trains_with_it_all_the_same():
 
 def test_options_are_part_of_what_is_checked():
     assert check_credit(CreditConfig(function=f"{OUTSIDE}:Backwards", options={"sign": 1.0})) is None
+
+
+def test_a_function_that_raises_is_refused_with_what_it_raised_on_every_check():
+    with pytest.raises(PreflightError, match="length 1: ZeroDivisionError: no spread") as told:
+        check_credit(CreditConfig(function=f"{OUTSIDE}:raising"))
+    assert "on RandomTree(1): ZeroDivisionError: no spread" in str(told.value)
+
+
+def test_a_learned_process_reward_is_checked_without_its_scores(tmp_path, make_tiny_llama):
+    import torch
+
+    from accredit.trainer.prm import ProcessRewardModel
+
+    model = ProcessRewardModel(make_tiny_llama())
+    torch.nn.init.normal_(model.head.weight)
+    model.save(tmp_path)
+    learned = {"function": "accredit.trainer.prm:prm_credit", "options": {"model": str(tmp_path)}}
+    assert check_credit(CreditConfig(**learned)) is None
+    with pytest.raises(PreflightError, match="cosine"):
+        check_credit(CreditConfig(function=learned["function"], options={**learned["options"], "w_outcome": 0.0}))
