@@ -62,7 +62,7 @@ class Updater:
         return {
             "optimizer/steps": float(steps),
             "optimizer/lr": lr,
-            "optimizer/grad_norm": float(np.mean(norms)) if norms else 0.0,
+            "optimizer/grad_norm": float(np.mean(norms)) if norms else float("nan"),
             "loss/policy": sums.get("policy", 0.0) / max(1, steps),
             "loss/kl": sums.get("kl", 0.0) / max(1, steps),
             "policy/clip_share": sums.get("clipped", 0.0) / tokens,

@@ -206,6 +206,31 @@ def test_a_policy_that_diverges():
     assert not any(jump[:-1])
 
 
+@pytest.mark.parametrize("name", ["optimizer/grad_norm", "health/credit_scale"])
+@pytest.mark.parametrize("before", [10, 20, 60])
+def test_a_jump_is_measured_against_the_steps_before_it(name, before):
+    fired = {}
+    for jump in (4.9, 5.1):
+        monitor = Monitor()
+        for step in range(before):
+            monitor.observe(step + 1, {name: 1.0})
+        fired[jump] = "policy_diverging" in monitor.observe(before + 1, {name: jump}).get("alarms", {})
+    assert fired == {4.9: False, 5.1: True}
+
+
+def test_a_success_now_and_then_is_no_divergence():
+    monitor = Monitor()
+    for step in range(60):
+        scale = 0.1 if step % 7 == 6 else 0.0
+        added = monitor.observe(step + 1, {"health/credit_scale": scale, "optimizer/grad_norm": scale or float("nan")})
+        assert "alarms" not in added
+
+
+def test_a_step_without_a_signal_has_no_gradient_norm(model, sampled_trajectories):
+    silent = [np.zeros(len(t)) for t in sampled_trajectories]
+    assert np.isnan(_without_reference(model).update(sampled_trajectories, silent, 0.1, 0)["optimizer/grad_norm"])
+
+
 def test_entropy_that_falls_fast():
     message = only("entropy_falling", run({"policy/entropy_nats": lambda step: 1.0 if step < 14 else 0.05}, 20))
     assert "nats a token" in message
@@ -222,6 +247,25 @@ def test_late_credit_that_vanishes():
         return priced
 
     only("late_credit_vanishing", run(price=early_only))
+
+
+def test_a_long_last_answer_of_the_environment_takes_no_credit_from_late_decisions():
+    def with_answer(rng):
+        recorder = Recorder()
+        recorder.prompt([0] * 5)
+        for _ in range(3):
+            recorder.decision([1, 2], -rng.random(2))
+            recorder.feedback([9] * 40)
+        return recorder.finish(float(rng.integers(2)), StopReason.DONE)
+
+    rng = np.random.default_rng(0)
+    groups = [Group(tuple(with_answer(rng) for _ in range(8)))]
+    found = measured(groups, credit_function("broadcast"))
+    assert found["health/credit_late_energy"] == pytest.approx(1 / 3)
+    short = measured(
+        [Group(tuple(episode(rng, turns=1, tokens=1, outcome=i) for i in range(2)))], credit_function("rloo")
+    )
+    assert short["health/credit_late_energy"] == 1
 
 
 def test_gradient_on_masked_tokens_at_once():

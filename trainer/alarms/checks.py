@@ -134,12 +134,10 @@ def _diverging(readings: Readings) -> Finding | None:
     clipped = _above(readings, "policy/clip_share", 0.3, "the share of decision tokens whose gradient was clipped away")
     if clipped:
         return clipped
-    norm, usual = readings.last("optimizer/grad_norm"), readings.slow("optimizer/grad_norm")
-    if norm is not None and usual and readings.count("optimizer/grad_norm") >= TREND and norm > 5 * usual:
-        return Finding(f"the gradient norm jumped to {norm:.3g} from about {usual:.3g}", "5 times its mean")
-    scale, slow = readings.last("health/credit_scale"), readings.slow("health/credit_scale")
-    if scale is not None and slow and readings.count("health/credit_scale") >= TREND and scale > 5 * slow:
-        return Finding(f"credit's scale jumped to {scale:.3g} from about {slow:.3g}", "5 times its mean")
+    for name, what in (("optimizer/grad_norm", "the gradient norm"), ("health/credit_scale", "credit's scale")):
+        now, usual = readings.last(name), readings.usual(name, TREND)
+        if now is not None and usual is not None and now > 5 * usual:
+            return Finding(f"{what} jumped to {now:.3g} from about {usual:.3g}", "5 times its mean before")
     return None
 
 

@@ -27,7 +27,7 @@ def evidence(trajectories: Sequence[Trajectory], credits: Sequence[Credit]) -> d
     credit_N = _joined([c.credit.total[mask_T] for c, mask_T in zip(credits, decided, strict=True)])
     advantage_N = _joined([c.advantage.total[mask_T] for c, mask_T in zip(credits, decided, strict=True)])
     place_N = _joined([_places(mask_T) for mask_T in decided])
-    energy_D = _energy(credit_N, place_N)
+    energy_D = _energy(credit_N, _joined([_tenths(mask_T) for mask_T in decided]))
     return {
         "health/token_reward_mean": _token_reward(trajectories, decided),
         "health/tokens_per_turn": _mean_tokens(trajectories, "turn"),
@@ -43,8 +43,15 @@ def evidence(trajectories: Sequence[Trajectory], credits: Sequence[Credit]) -> d
 
 
 def _places(mask_T: NDArray[np.bool_]) -> Floats:
-    """float64 [n], where in its episode each decision token stands, from 0 to below 1."""
-    return np.flatnonzero(mask_T) / max(1, len(mask_T))
+    """float64 [n], where each decision token stands among those of its episode, from above 0 to 1."""
+    count = int(mask_T.sum())
+    return (np.arange(count) + 1) / max(1, count)
+
+
+def _tenths(mask_T: NDArray[np.bool_]) -> Floats:
+    """float64 [n], the tenth of its episode's decision tokens that each ends in, 0 to 9; the last one ends in 9."""
+    count = int(mask_T.sum())
+    return (DECILES * (np.arange(count) + 1) - 1) // max(1, count) * 1.0
 
 
 def _token_reward(trajectories: Sequence[Trajectory], decided: Sequence[NDArray[np.bool_]]) -> float:
@@ -122,10 +129,9 @@ def _one_sign(credit_N: Floats) -> float:
     return max(share, 1 - share) if loud_N.size else float("nan")
 
 
-def _energy(credit_N: Floats, place_N: Floats) -> Floats:
+def _energy(credit_N: Floats, tenth_N: Floats) -> Floats:
     """float64 [10], the share of sum c^2 in each tenth of the episodes; NaN without credit."""
-    tenth_N = np.minimum((place_N * DECILES).astype(np.int64), DECILES - 1)
-    energy_D = np.bincount(tenth_N, weights=credit_N**2, minlength=DECILES)
+    energy_D = np.bincount(tenth_N.astype(np.int64), weights=credit_N**2, minlength=DECILES)
     total = float(energy_D.sum())
     return energy_D / total if total > 0 else np.full(DECILES, np.nan)
 

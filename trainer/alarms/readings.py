@@ -19,6 +19,8 @@ class _Track:
 
     def __init__(self) -> None:
         self.count = 0
+        self.usual: tuple[float, int] = (0.0, 0)  # of the readings before the last that were not 0: mean, number
+        self._loud, self._louds = 0.0, 0
         self.last = self.start = 0.0
         self._sums = {FAST: 0.0, SLOW: 0.0}
         self._squares = 0.0
@@ -26,6 +28,10 @@ class _Track:
     def add(self, value: float) -> None:
         self.count += 1
         self.last = value
+        if self._louds:
+            self.usual = self._loud / (1 - SLOW**self._louds), self._louds
+        if value:
+            self._loud, self._louds = SLOW * self._loud + (1 - SLOW) * value, self._louds + 1
         if self.count <= FIRST:
             self.start += (value - self.start) / self.count
         for keep in self._sums:
@@ -66,6 +72,11 @@ class Readings:
     def slow(self, name: str) -> float | None:
         """Return the mean over about 20 steps."""
         return self._tracks[name].mean(SLOW) if name in self._tracks else None
+
+    def usual(self, name: str, least: int) -> float | None:
+        """Return the mean over about 20 readings before the last, without those of 0; None for fewer than `least`."""
+        mean, number = self._tracks[name].usual if name in self._tracks else (0.0, 0)
+        return mean if number >= least else None
 
     def deviation(self, name: str) -> float | None:
         """Return the standard deviation over about 20 steps."""
