@@ -60,7 +60,7 @@ class Counterfactual:
             if index in parts and partner in parts:
                 both_22 = np.array([parts[index], parts[partner]])
                 tokens = _decided(trajectory, trajectory.seeds[FORK_TURN])
-                if len(tokens) and not all_equal(both_22.sum(axis=1)):
+                if len(tokens) and not all_equal(both_22.sum(axis=1), rewards.size):
                     for name, changed in zip(rewards.names, (both_22[0] - both_22[1]).tolist(), strict=False):
                         credit[name][tokens] = changed / len(tokens)
                         advantage[name][tokens] = changed

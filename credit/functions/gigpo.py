@@ -30,7 +30,7 @@ from .charges import check_charge_scale, with_charges
 from .discount import discounted_sums
 from .group import inverse_spread
 from .options import check_choice, check_factor, check_weight
-from .rewards import all_equal, exact_mean, read_rewards
+from .rewards import all_equal, exact_mean, read_rewards, spread
 from .turns import DecidedTurns, decided_turns
 
 __all__ = ["GiGPO"]
@@ -65,16 +65,16 @@ class GiGPO:
 
     def __call__(self, group: Group, /) -> tuple[Credit, ...]:
         """Return the credit of every trajectory, float64 [T] terms `outcome`, `turn`, `step`, `charge:*`."""
-        spread = self.scale == "spread"
-        episodes = broadcast_surprise(group, mean_surprise, 0.0, inverse_spread if spread else lambda rewards: 1.0)
+        by_spread = self.scale == "spread"
+        episodes = broadcast_surprise(group, mean_surprise, 0.0, inverse_spread if by_spread else lambda rewards: 1.0)
         rewards = read_rewards(group)
         turns = {i: decided_turns(group.trajectories[i]) for i in rewards.scored.tolist()} if rewards.teaches else {}
         step_N = {i: np.zeros((len(found), 2)) for i, found in turns.items()}  # (credit, advantage) a turn
         for visits, returns_M in self._states(group, turns):
-            if len(visits) < 2 or all_equal(returns_M):
+            if len(visits) < 2 or all_equal(returns_M, rewards.size):
                 continue
             gained_M = self.weight * (returns_M - exact_mean(returns_M))
-            scale = 1 / float(returns_M.std()) if spread else 1.0
+            scale = 1 / spread(returns_M) if by_spread else 1.0
             for (index, turn), gained in zip(visits, gained_M.tolist(), strict=True):
                 step_N[index][turn] = gained, scale * gained
         priced = []

@@ -22,7 +22,7 @@ from accredit.credit.trajectory import Group
 
 from .broadcast import broadcast_surprise, mean_surprise
 from .charges import check_charge_scale
-from .rewards import Rewards
+from .rewards import Rewards, spread
 
 __all__ = ["GRPO", "RLOO", "DrGRPO", "inverse_spread"]
 
@@ -71,7 +71,7 @@ class RLOO:
 
 def inverse_spread(rewards: Rewards) -> float:
     """1 / population standard deviation of R over the scored members of a group that carries a signal."""
-    return 1.0 / float(rewards.totals.std())
+    return 1.0 / spread(rewards.totals)
 
 
 def _leave_one_out(parts: NDArray[np.float64]) -> NDArray[np.float64]:

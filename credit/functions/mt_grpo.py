@@ -26,7 +26,7 @@ from accredit.credit.trajectory import Group
 
 from .charges import check_charge_scale, with_charges
 from .options import check_choice, check_weight
-from .rewards import all_equal, exact_mean, read_rewards
+from .rewards import all_equal, exact_mean, read_rewards, spread
 from .turns import DecidedTurns, decided_turns
 
 __all__ = ["MTGRPO"]
@@ -61,11 +61,12 @@ class MTGRPO:
         scored = rewards.scored.tolist() if rewards.teaches else []
         turns = {index: decided_turns(group.trajectories[index]) for index in scored}
         ends_S2 = np.array([(group.trajectories[i].outcome, turns[i].paid_N[-1:].sum()) for i in scored]).reshape(-1, 2)
-        end_S2, end_scale = self._compare(ends_S2)
+        end_S2, end_scale = self._compare(ends_S2, rewards.size)
         earlier = {index: np.zeros((len(found), 2)) for index, found in turns.items()}  # (credit, advantage) a turn
         for turn in range(max((len(found) - 1 for found in turns.values()), default=0)):
             here = [index for index, found in turns.items() if turn < len(found) - 1]
-            gained_M1, scale = self._compare(np.array([turns[index].paid_N[turn] for index in here])[:, None])
+            paid_M1 = np.array([turns[index].paid_N[turn] for index in here])[:, None]
+            gained_M1, scale = self._compare(paid_M1, rewards.size)
             for index, gained in zip(here, gained_M1[:, 0].tolist(), strict=True):
                 earlier[index][turn] = gained, scale * gained
         end = dict(zip(scored, end_S2, strict=True))
@@ -78,12 +79,12 @@ class MTGRPO:
             priced.append(with_charges(trajectory, credit, advantage, self.charge_scale))
         return tuple(priced)
 
-    def _compare(self, values_MP: Floats) -> tuple[Floats, float]:
-        """float64 [M, P], parts of M numbers -> [M, P] less their means, and 1 / F."""
+    def _compare(self, values_MP: Floats, size: float) -> tuple[Floats, float]:
+        """float64 [M, P], parts of M numbers -> [M, P] less their means, and 1 / F; `size` as in `all_equal`."""
         totals_M = values_MP.sum(axis=1)
-        if len(values_MP) < 2 or all_equal(totals_M):
+        if len(values_MP) < 2 or all_equal(totals_M, size):
             return np.zeros_like(values_MP), 1.0
-        return values_MP - exact_mean(values_MP), 1 / float(totals_M.std()) if self.scale == "spread" else 1.0
+        return values_MP - exact_mean(values_MP), 1 / spread(totals_M) if self.scale == "spread" else 1.0
 
     def _book(
         self,

@@ -23,7 +23,7 @@ from accredit.credit.trajectory import Group, Trajectory
 
 from .charges import check_charge_scale, with_charges
 from .options import check_choice
-from .rewards import all_equal, exact_mean
+from .rewards import all_equal, exact_mean, spread
 
 __all__ = ["PRMBroadcast", "StepScores"]
 
@@ -81,7 +81,7 @@ class PRMBroadcast:
         scores_M = np.concatenate([scores.score_S for scores in found.values()]) if found else np.zeros(0)
         teaches = len(found) > 1 and len(scores_M) > 0 and not all_equal(scores_M)
         mean = float(exact_mean(scores_M)) if teaches and self.baseline == "group" else 0.0
-        scale = 1 / float(scores_M.std()) if teaches and self.scale == "spread" else 1.0
+        scale = 1 / spread(scores_M) if teaches and self.scale == "spread" else 1.0
         priced = []
         for index, trajectory in enumerate(group.trajectories):
             credit_T, advantage_T = np.zeros(len(trajectory)), np.zeros(len(trajectory))

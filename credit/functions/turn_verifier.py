@@ -25,7 +25,7 @@ from accredit.credit.trajectory import Group
 from .charges import check_charge_scale, with_charges
 from .discount import discounted_sums
 from .options import check_choice, check_factor
-from .rewards import all_equal, exact_mean, read_rewards
+from .rewards import Rewards, all_equal, exact_mean, read_rewards, spread
 from .turns import decided_turns
 
 __all__ = ["TurnVerifier"]
@@ -68,7 +68,7 @@ class TurnVerifier:
             paid[index] = np.stack([np.zeros(len(found)), found.paid_N], axis=1)  # float64 [N, 2]: outcome, turn
             paid[index][-1:, 0] = group.trajectories[index].outcome
             ahead.append(np.stack([discounted_sums(part_N, self.gamma) for part_N in paid[index].T], axis=1))
-        gained, scale = self._gained(ahead, rewards.parts)
+        gained, scale = self._gained(ahead, rewards)
         priced = []
         for index, trajectory in enumerate(group.trajectories):
             credit = {name: np.zeros(len(trajectory)) for name in rewards.names}
@@ -82,16 +82,16 @@ class TurnVerifier:
             priced.append(with_charges(trajectory, credit, advantage, self.charge_scale))
         return tuple(priced)
 
-    def _gained(self, ahead: list[Floats], parts_S2: Floats) -> tuple[list[Floats], float]:
+    def _gained(self, ahead: list[Floats], rewards: Rewards) -> tuple[list[Floats], float]:
         """Return G less its baseline for every member, ragged list of float64 [N, 2], and 1 / F."""
         if not ahead:
             return [], 1.0
-        members = zip(ahead, parts_S2, strict=True)
+        members = zip(ahead, rewards.parts, strict=True)
         every_M2 = np.concatenate([found if len(found) else part_2[None] for found, part_2 in members])
         totals_M = every_M2.sum(axis=1)
-        if all_equal(totals_M):
+        if all_equal(totals_M, rewards.size):
             return [np.zeros_like(found) for found in ahead], 1.0
-        scale = 1 / float(totals_M.std()) if self.scale == "spread" else 1.0
+        scale = 1 / spread(totals_M) if self.scale == "spread" else 1.0
         if self.baseline == "group":
             mean_2 = exact_mean(every_M2)
             return [found - mean_2 for found in ahead], scale

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from accredit.credit.errors import CreditError
 from accredit.credit.functions.charges import check_charge_scale, with_charges
-from accredit.credit.functions.rewards import Rewards, all_equal, exact_mean, read_rewards
+from accredit.credit.functions.rewards import Rewards, all_equal, exact_mean, read_rewards, spread
 from accredit.credit.ledger import Credit
 from accredit.credit.trajectory import Group, Trajectory
 
@@ -148,10 +148,10 @@ class ProcessReward:
         parts_S2 = np.array([row.parts_2 for row in rows])
         surprise_S2 = self.w_outcome * (parts_S2 - exact_mean(parts_S2))
         totals_S = parts_S2.sum(axis=1)
-        if all_equal(totals_S):
+        if all_equal(totals_S, rewards.size):
             surprise_S2 = np.zeros_like(surprise_S2)
         elif self.normalise != "none":
-            surprise_S2 = surprise_S2 / totals_S.std()
+            surprise_S2 = surprise_S2 / spread(totals_S)
         places = [step_places(row.steps) for row in rows]
         paid = {
             "process": _Paid(self._advantages(process_T, places), process_T),

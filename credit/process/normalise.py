@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accredit.credit.errors import CreditError
+from accredit.credit.functions.rewards import all_equal, spread
 from accredit.credit.spans import Span, SpanKind
 
 __all__ = ["Normalise", "smooth", "standardise"]
@@ -29,7 +30,7 @@ def standardise(scores: Sequence[Floats], how: Normalise) -> list[Floats]:
             `none` leaves them as they are.
 
     Returns:
-        ragged list of float64 [S], NaN where there was none. Scores that are all equal (max == min) become exactly 0.
+        ragged list of float64 [S], NaN where there was none. Scores that are all equal, up to rounding, become exactly 0.
 
     Raises:
         CreditError: an unknown way.
@@ -53,9 +54,9 @@ def _standard(values: Floats) -> Floats:
     known = values[~np.isnan(values)]
     if not len(known):
         return values
-    if known.max() == known.min():
+    if all_equal(known):
         return np.where(np.isnan(values), np.nan, 0.0)
-    standard: Floats = (values - known.mean()) / known.std()
+    standard: Floats = (values - known.mean()) / spread(known)
     return standard
 
 

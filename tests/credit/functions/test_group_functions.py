@@ -52,3 +52,29 @@ def test_outcome_and_turn_rewards_are_told_apart(record):
     credit = credit_function("broadcast")(group)[0].credit
     assert credit.terms["outcome"].sum() == pytest.approx(0.5)
     assert credit.terms["turn"].sum() == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("grpo", {}),
+        ("mt_grpo", {}),
+        ("gigpo", {"scale": "spread", "gamma": 1.0}),
+        ("turn_verifier", {"scale": "spread"}),
+        ("anchored", {"scale": "spread"}),
+        ("process", {"normalise": "group"}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::accredit.credit.process.UnsafeChoiceWarning")
+def test_equal_sums_that_were_added_in_another_order_teach_nothing(name, options, record):
+    rng, paid = np.random.default_rng(0), [0.1] * 12 + [-0.1] * 12 + [0.3] * 3 + [-0.2, -0.5, -0.3]
+    members = [record(*(([1], [7], r) for r in rng.permutation(paid).tolist()), outcome=0.0) for _ in range(8)]
+    assert len({trajectory.reward for trajectory in members}) > 1  # rounding tells them apart
+    for credit in credit_function(name, **options)(Group(tuple(members))):
+        assert not credit.advantage.total.any()
+        assert not credit.credit.total.any()
+
+
+@pytest.mark.parametrize("gap", [1e-200, 1e200])
+def test_the_spread_of_rewards_far_from_1_is_their_spread(gap, record):
+    assert advantages("grpo", [gap, 0.0, 0.0, 0.0], record) == pytest.approx([3**0.5, *[-(3**-0.5)] * 3])

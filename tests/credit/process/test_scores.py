@@ -92,3 +92,8 @@ def test_smoothing_stays_inside_a_span_and_cuts_the_window_before_it_averages():
     assert smooth(np.arange(8.0), [Span(0, 3, SpanKind.DECISION, 0)], 9).tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
     with pytest.raises(CreditError, match="window=4: expected an odd number"):
         smooth(values, spans, 4)
+
+
+def test_scores_that_differ_by_rounding_are_equal():
+    for how in ("group", "position"):
+        assert [each.tolist() for each in standardise([np.array([0.1 + 0.2]), np.array([0.3])], how)] == [[0.0], [0.0]]
