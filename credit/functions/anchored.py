@@ -40,6 +40,7 @@ from .anchors import Anchor, find_anchors
 from .charges import check_charge_scale, with_charges
 from .group import inverse_spread
 from .moves import nearest_span
+from .options import is_number
 from .rewards import read_rewards
 
 __all__ = ["Anchored"]
@@ -69,10 +70,10 @@ class Anchored:
     charge_scale: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.kappa) and self.kappa >= 0):
-            raise CreditError(f"kappa={self.kappa}: expected a number of visits of at least 0")
-        if not 0 <= self.lam <= 1:
-            raise CreditError(f"lam={self.lam}: expected lambda between 0 (pure Doob) and 1")
+        if not is_number(self.kappa, 0):
+            raise CreditError(f"kappa={self.kappa!r}: expected a number of visits of at least 0")
+        if not is_number(self.lam, 0, 1):
+            raise CreditError(f"lam={self.lam!r}: expected lambda between 0 (pure Doob) and 1")
         if self.scale not in ("none", "spread"):
             raise CreditError(f"scale={self.scale!r}: expected 'none' or 'spread'")
         check_charge_scale(self.charge_scale)

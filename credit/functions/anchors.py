@@ -18,7 +18,7 @@ scaled by real numbers, and a group has some thousand such pairs, for which smal
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
@@ -106,7 +106,8 @@ def find_anchors(trajectories: Sequence[Trajectory], parts: Floats, kappa: float
 
     """
     totals = [complex(outcome, turn) for outcome, turn in parts.tolist()]
-    walks = [_walk(t, total, trajectories[0].state_keys[0]) for t, total in zip(trajectories, totals, strict=True)]
+    start_keys = {t.state_keys[0] for t in trajectories} - {None}
+    walks = [_walk(t, total, start_keys) for t, total in zip(trajectories, totals, strict=True)]
     states = _state_values(walks, kappa)
     shared_visits = [[visit for visit in walk.visits if visit.node in states] for walk in walks]
     anchors: list[list[Anchor]] = [[] for _ in walks]
@@ -128,7 +129,7 @@ def _mean(values: Sequence[Parts]) -> Parts:
     return first + sum([value - first for value in values], 0j) / len(values)
 
 
-def _walk(trajectory: Trajectory, total: Parts, start_key: str | None) -> Walk:
+def _walk(trajectory: Trajectory, total: Parts, start_keys: Set[str | None]) -> Walk:
     turns = trajectory.turns
     border_K = [len(trajectory)] * (turns + 1)
     for span in reversed(trajectory.spans):
@@ -141,7 +142,7 @@ def _walk(trajectory: Trajectory, total: Parts, start_key: str | None) -> Walk:
     visits: list[Visit] = []
     for k in keyed:
         key = trajectory.state_keys[k]
-        node = START if k == 0 or key is None or key == start_key else ("state", key)
+        node = START if k == 0 or key is None or key in start_keys else ("state", key)
         if visits and visits[-1].node == node:
             visits[-1] = visits[-1]._replace(left=k)
         else:

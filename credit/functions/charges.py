@@ -15,6 +15,8 @@ from accredit.credit.errors import CreditError
 from accredit.credit.ledger import Credit, Ledger
 from accredit.credit.trajectory import Trajectory
 
+from .options import is_number
+
 __all__ = ["check_charge_scale", "with_charges"]
 
 Terms = Mapping[str, NDArray[np.float64]]
@@ -22,8 +24,8 @@ Terms = Mapping[str, NDArray[np.float64]]
 
 def check_charge_scale(charge_scale: float) -> None:
     """Raise `CreditError` unless `charge_scale` is finite and at least 0."""
-    if not (np.isfinite(charge_scale) and charge_scale >= 0):
-        raise CreditError(f"charge_scale={charge_scale}: expected a number of at least 0 (0 switches charges off)")
+    if not is_number(charge_scale, 0):
+        raise CreditError(f"charge_scale={charge_scale!r}: expected a number of at least 0 (0 switches charges off)")
 
 
 def with_charges(trajectory: Trajectory, credit: Terms, advantage: Terms, charge_scale: float) -> Credit:

@@ -48,12 +48,12 @@ class Rewards:
 
 def read_rewards(group: Group) -> Rewards:
     """Return the rewards of the scored members of `group`."""
-    members = [(i, t) for i, t in enumerate(group.trajectories) if t.outcome is not None]
-    parts_S2 = np.array([(t.outcome, t.turn_rewards.sum()) for _, t in members], dtype=np.float64).reshape(-1, 2)
-    size = max((abs(t.outcome) + float(np.abs(t.turn_rewards).sum()) for _, t in members), default=0.0)
-    paid_by_turn = any(bool(t.turn_rewards.any()) for _, t in members)
+    members = [(i, t, t.outcome) for i, t in enumerate(group.trajectories) if t.outcome is not None]
+    parts_S2 = np.array([(o, t.turn_rewards.sum()) for _, t, o in members], dtype=np.float64).reshape(-1, 2)
+    size = max((abs(o) + float(np.abs(t.turn_rewards).sum()) for _, t, o in members), default=0.0)
+    paid_by_turn = any(bool(t.turn_rewards.any()) for _, t, _ in members)
     return Rewards(
-        scored=np.array([i for i, _ in members], dtype=np.int64),
+        scored=np.array([i for i, _, _ in members], dtype=np.int64),
         parts=parts_S2,
         names=COMPONENTS if paid_by_turn else COMPONENTS[:1],
         teaches=len(members) > 1 and not all_equal(parts_S2.sum(axis=1), size),
@@ -78,7 +78,7 @@ def exact_mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def spread(values: NDArray[np.float64]) -> float:
-    """Population standard deviation of values that are not all equal, above 0 however small or large they are."""
+    """Return the population standard deviation of values not all equal, above 0 however small or large they are."""
     apart = values - values[0]
     reach = float(np.abs(apart).max())
     return reach * float((apart / reach).std())

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from accredit.credit.errors import CreditError
 from accredit.credit.functions.charges import check_charge_scale, with_charges
+from accredit.credit.functions.options import is_number
 from accredit.credit.functions.rewards import Rewards, all_equal, exact_mean, read_rewards, spread
 from accredit.credit.ledger import Credit
 from accredit.credit.trajectory import Group, Trajectory
@@ -246,8 +247,10 @@ class ProcessReward:
 
     def _check(self) -> None:
         check_charge_scale(self.charge_scale)
+        if isinstance(self.rules, str) or not isinstance(self.rules, Sequence):
+            raise CreditError(f"rules={self.rules!r}: expected a list of some of {', '.join(RULES)}")
         for name in self.rules:
-            if name not in RULES:
+            if name not in tuple(RULES):
                 raise CreditError(f"rules: there is no rule '{name}': expected some of {', '.join(RULES)}")
         for name, value, top in (
             ("w_process", self.w_process, np.inf),
@@ -256,10 +259,18 @@ class ProcessReward:
             ("gamma", self.gamma, 1.0),
             ("wrong_decay", self.wrong_decay, 1.0),
         ):
-            if not (np.isfinite(value) and 0 <= value <= top):
-                raise CreditError(f"{name}={value}: expected a number {'of at least 0' if top > 1 else 'in [0, 1]'}")
-        if self.clip is not None and not self.clip > 0:
-            raise CreditError(f"clip={self.clip}: expected a number above 0, or None for no clip")
+            if not is_number(value, 0, top):
+                raise CreditError(f"{name}={value!r}: expected a number {'of at least 0' if top > 1 else 'in [0, 1]'}")
+        if self.clip is not None and not (is_number(self.clip, 0) and self.clip > 0):
+            raise CreditError(f"clip={self.clip!r}: expected a number above 0, or None for no clip")
+        if not is_number(self.right_from):
+            raise CreditError(f"right_from={self.right_from!r}: expected the least reward of a right outcome")
+        if not isinstance(self.charged, bool):
+            raise CreditError(f"charged={self.charged!r}: expected true or false")
+        if not isinstance(self.scorers, Sequence) or not all(map(callable, self.scorers)):
+            raise CreditError(f"scorers={self.scorers!r}: expected functions from a trajectory and its steps to scores")
+        if not (self.reference is None or callable(self.reference)):
+            raise CreditError(f"reference={self.reference!r}: expected a function from a trajectory to float64 [T]")
         for name, chosen, known in (
             ("form", self.form, ("additive", "potential")),
             ("clip_at", self.clip_at, ("reward", "advantage")),

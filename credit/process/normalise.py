@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accredit.credit.errors import CreditError
+from accredit.credit.functions.options import is_count
 from accredit.credit.functions.rewards import all_equal, spread
 from accredit.credit.spans import Span, SpanKind
 
@@ -30,7 +31,7 @@ def standardise(scores: Sequence[Floats], how: Normalise) -> list[Floats]:
             `none` leaves them as they are.
 
     Returns:
-        ragged list of float64 [S], NaN where there was none. Scores that are all equal, up to rounding, become exactly 0.
+        ragged list of float64 [S], NaN where there was none. Scores that are all equal become exactly 0.
 
     Raises:
         CreditError: an unknown way.
@@ -70,8 +71,8 @@ def smooth(values_T: Floats, spans: Sequence[Span], window: int) -> Floats:
         CreditError: the window is not an odd number of at least 1.
 
     """
-    if window < 1 or window % 2 == 0:
-        raise CreditError(f"window={window}: expected an odd number of tokens of at least 1 (1 does not smooth)")
+    if not is_count(window) or window % 2 == 0:
+        raise CreditError(f"window={window!r}: expected an odd number of tokens of at least 1 (1 does not smooth)")
     smooth_T = np.zeros(len(values_T))
     for span in spans:
         if span.kind is SpanKind.DECISION:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accredit.credit.errors import CreditError
+from accredit.credit.functions.options import is_count
 from accredit.credit.spans import Span
 from accredit.credit.trajectory import Trajectory
 
@@ -76,10 +77,12 @@ def check_steps(grain: str, token_bytes: TokenBytes | None, least_tokens: int) -
     """Raise `CreditError` unless a trajectory can be cut like this."""
     if grain not in get_args(Grain):
         raise CreditError(f"steps={grain!r}: expected one of {', '.join(get_args(Grain))}")
-    if least_tokens < 1:
-        raise CreditError(f"least_tokens={least_tokens}: expected a number of tokens of at least 1")
+    if not is_count(least_tokens):
+        raise CreditError(f"least_tokens={least_tokens!r}: expected a whole number of tokens of at least 1")
     if grain in ("line", "sentence") and token_bytes is None:
         raise CreditError(f"steps={grain!r} needs the text of tokens: pass token_bytes (a renderer has it)")
+    if not (token_bytes is None or callable(token_bytes)):
+        raise CreditError(f"token_bytes={token_bytes!r}: expected a function from token ids to the bytes of each")
 
 
 def steps_of(steps: Steps) -> list[Tokens]:

@@ -195,3 +195,18 @@ def test_the_order_of_the_group_does_not_matter(record):
     shuffled = price(Group(tuple(group.trajectories[i] for i in order)))
     for place, index in enumerate(order):
         assert shuffled[place].advantage.total == pytest.approx(price(group)[index].advantage.total, abs=1e-12)
+
+
+def test_members_whose_start_has_another_key_or_none_may_stand_in_any_order(record):
+    lives = [
+        ("s", "s", 1.0),
+        (None, "s", 0.0),
+        ("s", "u", 0.5),
+        (None, "u", 0.2),
+    ]  # start, after the first turn, reward
+    members = [record(([i], [7], 0.0, k), ([9], [7]), outcome=r, start_key=s) for i, (s, k, r) in enumerate(lives)]
+    found = [
+        {id(t): np.round(c.advantage.total, 9).tolist() for t, c in zip(order, price(Group(order)), strict=True)}
+        for order in itertools.permutations(members)
+    ]
+    assert all(each == found[0] for each in found)

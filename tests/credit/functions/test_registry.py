@@ -1,3 +1,5 @@
+from dataclasses import fields
+
 import pytest
 
 from accredit.credit import AccreditError, Group
@@ -68,3 +70,37 @@ def test_a_wrong_name_or_option_is_explained(name, options, message):
         credit_function(name, **options)
     assert message in str(caught.value)
     assert isinstance(caught.value, AccreditError) and isinstance(caught.value, ValueError)
+
+
+NUMBERS = [
+    (name, field.name)
+    for name in NAMES
+    for field in fields(CREDIT_FUNCTIONS[name])
+    if isinstance(field.default, (int, float)) and not isinstance(field.default, bool)
+]
+
+
+@pytest.mark.parametrize("wrong", ["2", "two", [1.0], {}, True, float("nan"), float("inf")])
+@pytest.mark.parametrize(("name", "option"), NUMBERS)
+def test_a_number_that_is_none_is_refused_by_its_name(name, option, wrong):
+    needed = {"exact": {"values": len}, "prm_broadcast": {"scores": len}}.get(name, {})
+    with pytest.raises(CreditError, match=f"^{option}="):
+        credit_function(name, **needed, **{option: wrong})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rules": None},
+        {"rules": "format"},
+        {"rules": [["format"]]},
+        {"scorers": ["a.b:c"]},
+        {"scorers": 5},
+        {"reference": "base"},
+        {"charged": "no"},
+        {"steps": "line", "token_bytes": 5},
+    ],
+)
+def test_what_a_configuration_file_cannot_hold_is_refused_before_anything_is_priced(options):
+    with pytest.raises(CreditError, match=next(reversed(options))):
+        credit_function("process", **options)
