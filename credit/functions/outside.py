@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any, cast
 
-from accredit.credit.errors import CreditError
+from accredit.credit.errors import AccreditError, CreditError
 from accredit.credit.ledger import CreditFunction
 
 __all__ = ["outside_function"]
@@ -46,11 +46,16 @@ def outside_function(path: str, /, **options: Any) -> CreditFunction:
     if "charge_scale" in options and not _takes(parameters, "charge_scale"):
         del options["charge_scale"]
     if not isinstance(found, type) and _wants_group(parameters, options):
+        if lacking := _lacking(parameters, options):
+            raise CreditError(f"credit function '{path}' needs the option {' and '.join(map(repr, lacking))}")
         return cast(CreditFunction, functools.partial(found, **options) if options else found)
     try:
         made: object = found(**options)
-    except (TypeError, ValueError) as error:
-        raise CreditError(f"credit function '{path}' cannot be made with {options}: {error}") from error
+    except AccreditError:
+        raise
+    except Exception as error:  # it is somebody else's code
+        what = str(error) if isinstance(error, (TypeError, ValueError)) else f"{type(error).__name__}: {error}"
+        raise CreditError(f"credit function '{path}' cannot be made with {options}: {what}") from error
     if not callable(made):
         raise CreditError(
             f"credit function '{path}' made a {type(made).__name__}, expected a function from a group to its credit"
@@ -83,11 +88,15 @@ def _found(path: str, module_name: str, name: str) -> Any:
 def _working_directory() -> Iterator[None]:
     """Let modules beside a configuration be found, after those that are installed."""
     here = os.getcwd()
+    if here in sys.path:  # it is found there already: a second entry could not be told from the first when taken away
+        yield
+        return
     sys.path.append(here)
     try:
         yield
     finally:
-        sys.path.remove(here)
+        if here in sys.path:
+            sys.path.remove(here)
 
 
 def _parameters(path: str, found: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -105,6 +114,14 @@ def _takes(parameters: list[inspect.Parameter], option: str) -> bool:
 def _wants_group(parameters: list[inspect.Parameter], options: dict[str, Any]) -> bool:
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return any(p.kind in positional and p.default is p.empty and p.name not in options for p in parameters)
+
+
+def _lacking(parameters: list[inspect.Parameter], options: dict[str, Any]) -> list[str]:
+    """Return the names, behind the group, that have neither a default nor an option."""
+    open_ones = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [p for p in parameters if p.default is p.empty and p.kind not in open_ones and p.name not in options]
+    positional = [p for p in needed if p.kind is not p.KEYWORD_ONLY]
+    return [p.name for p in needed if p is not positional[0]]
 
 
 def _check_options(path: str, parameters: list[inspect.Parameter], options: dict[str, Any]) -> None:

@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 
 from accredit.credit import Group
@@ -17,6 +19,14 @@ class Mine:
 
 def priced(group, weight=1.0):
     return (weight, len(group))
+
+
+def strong(group, strength, *, hue):
+    return (strength, hue)
+
+
+def unlucky():
+    raise FileNotFoundError("no model here")
 
 
 def made(*, weight=1.0, **more):
@@ -56,8 +66,13 @@ def test_classes_functions_and_makers_are_told_apart(module, name, options, expe
 
 
 def test_the_working_directory_is_searched_only_while_it_is_looked_for(module, tmp_path):
-    import sys
+    before = list(sys.path)
+    credit_function(f"{module}:priced")
+    assert sys.path == before
 
+
+def test_a_working_directory_that_was_on_the_path_keeps_its_place(module, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
     before = list(sys.path)
     credit_function(f"{module}:priced")
     assert sys.path == before
@@ -77,6 +92,9 @@ def test_the_working_directory_is_searched_only_while_it_is_looked_for(module, t
         ("MODULE:priced", {"charge_scale": 0.5}, "takes no charge_scale, so charges cannot be scaled to 0.5"),
         ("MODULE:Mine", {"weight": -1.0}, "cannot be made with {'weight': -1.0}: weight is negative"),
         ("MODULE:not_a_function", {}, "made a float, expected a function from a group to its credit"),
+        ("MODULE:strong", {}, "needs the option 'strength' and 'hue'"),
+        ("MODULE:strong", {"hue": 1}, "needs the option 'strength'"),
+        ("MODULE:unlucky", {}, "cannot be made with {}: FileNotFoundError: no model here"),
         (":priced", {}, "expected package.module:name"),
         ("module.py:priced:", {}, "expected package.module:name"),
     ],
