@@ -17,7 +17,7 @@ from accredit.credit.process import ProcessReward
 
 from .config import CreditConfig
 
-__all__ = ["LEAST_COSINE", "PreflightError", "check_credit"]
+__all__ = ["LEAST_COSINE", "PreflightError", "check_credit", "without_scorers"]
 
 LEAST_COSINE = 0.95
 """The least cosine of the mean gradient of the advantages with the exact one."""
@@ -47,7 +47,7 @@ def check_credit(config: CreditConfig) -> None:
 
 
 def _faults(function: str, options: Mapping[str, Any]) -> list[str]:
-    make = _without_scorers(make_for(function, **options))
+    make = without_scorers(make_for(function, **options))
     found = [f"{case.name}: {fault}" for case in BOUNDARY_CASES if (fault := boundary_fault(case, make))]
     for process in (two_turn(), random_tree(1, depth=4)):
         panel = Panel.of(process, most_groups=200)
@@ -65,7 +65,9 @@ def _faults(function: str, options: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _without_scorers(make: Make) -> Make:
+def without_scorers(make: Make) -> Make:
+    """Return `make`, with the learned scorers of a process reward left out of what it makes."""
+
     def made(process: ExactProcess) -> CreditFunction:
         function = make(process)
         return replace(function, scorers=()) if isinstance(function, ProcessReward) else function

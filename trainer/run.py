@@ -41,6 +41,12 @@ class RunDirectory:
         """Return the metrics so far, oldest first; empty for a new run."""
         return read_metrics(self.metrics) if self.metrics.exists() else []
 
+    def differences(self, config: BaseModel) -> list[str]:
+        """Return the settings in which `config` differs from that of the run, apart from where the run lies."""
+        before = yaml.safe_load(self.config.read_text(encoding="utf-8")) or {}
+        now = config.model_dump(mode="json")
+        return sorted(k for k in {*before, *now} - {"runs_dir", "name"} if before.get(k) != now.get(k))
+
 
 def open_or_create(runs_dir: str, name: str, config: BaseModel, resume: bool) -> RunDirectory:
     """Make `runs_dir/name` for a new run, or open it to go on.
@@ -55,8 +61,7 @@ def open_or_create(runs_dir: str, name: str, config: BaseModel, resume: bool) ->
     if resume:
         if not run.config.exists():
             raise RunError(f"nothing to resume: {run.path} holds no run. Start it without --resume")
-        before = yaml.safe_load(run.config.read_text())
-        changed = sorted(k for k in {*before, *resolved} if before.get(k) != resolved.get(k) and k != "steps")
+        changed = [key for key in run.differences(config) if key != "steps"]
         if changed:
             raise RunError(
                 f"{run.path} was started with another configuration (differs in: {', '.join(changed)}): resume it "

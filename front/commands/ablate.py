@@ -37,16 +37,18 @@ def command(
     criteria: training reward rises, held-out success is not below the baseline's, credit moves in the right direction
     when a decision of an exact process is flipped, nothing diverges.
     """
-    from accredit.trainer.ablation import run_arms, verdict
+    from accredit.trainer.ablation import options_of, run_arms, verdict
     from accredit.trainer.config import TrainConfig, load_config
 
     names = list(dict.fromkeys(name.strip() for name in credit.split(",") if name.strip()))
     if not names:
         raise typer.BadParameter("expected at least one credit function, such as --credit grpo,anchored")
     given = load_config(TrainConfig, config, overrides or [])
+    probes = {name: _probe(name, options_of(given, name)) for name in names}
     arms = run_arms(given, names, seeds, RunProgress)
     folder = Path(given.runs_dir) / f"{given.name}-ablation"
-    verdicts = [verdict(arm, arms[0], _probe(arm.credit)) for arm in arms]
+    folder.mkdir(parents=True, exist_ok=True)  # not there yet where every run failed before its first step
+    verdicts = [verdict(arm, arms[0], probes[arm.credit]) for arm in arms]
     columns = ["credit", "seeds", "held out at the end", "mean of the curve", *_CRITERIA]
     rows = _rows(arms, verdicts)
     print_table(columns, rows)
@@ -61,19 +63,28 @@ def command(
     print(f"report: {report}, {report.with_suffix('.json')}")
 
 
-def _probe(name: str) -> float | None:
+def _probe(name: str, options: dict[str, Any]) -> float | None:
     """Return the share of flipped decisions whose credit moves the right way; None where the probe does not apply."""
     from accredit.credit.audit import OMITTED, make_for, probe
     from accredit.credit.exact import two_turn
+    from accredit.trainer.preflight import without_scorers
 
-    return None if name in OMITTED else probe(two_turn(), make_for(name)).right
+    if name in OMITTED:
+        return None
+    make = without_scorers(make_for(name, **options))
+    try:
+        return probe(two_turn(), make).right
+    except Exception as error:  # a user's function may raise anything; whether it trains is for the run to say
+        print(f"{name}: no counterfactual probe: {type(error).__name__}: {error}")
+        return None
 
 
 def _rows(arms: "list[Arm]", verdicts: "list[tuple[Criterion, ...]]") -> list[list[str]]:
     rows = []
     for arm, criteria in zip(arms, verdicts, strict=True):
         ends = arm.held_out[:, -1] if len(arm.seeds) else arm.held_out.ravel()
-        spread = f"{ends.mean():.3f} ± {ends.std(ddof=1):.3f}" if len(ends) > 1 else f"{ends.mean():.3f}" * len(ends)
+        spread = f"{ends.mean():.3f}" if len(ends) else ""
+        spread += f" ± {ends.std(ddof=1):.3f}" if len(ends) > 1 else ""
         area = f"{arm.held_out.mean():.3f}" if arm.held_out.size else ""
         rows.append([arm.credit, str(len(arm.seeds)), spread, area, *(_MARKS[one.holds] for one in criteria)])
     return rows
@@ -92,7 +103,7 @@ def _facts(arms: "list[Arm]", verdicts: "list[tuple[Criterion, ...]]") -> list[d
             "credit": arm.credit,
             "seeds": arm.seeds,
             "steps": arm.steps.tolist(),
-            "held_out": arm.held_out.tolist(),
+            "held_out": [[None if point != point else point for point in row] for row in arm.held_out.tolist()],
             "failures": arm.failures,
             "verdict": [one._asdict() for one in criteria],
             "runs": [str(path) for path in arm.runs],

@@ -1,11 +1,13 @@
 """The verdict of an ablation, on curves whose answer is known."""
 
+import json
 import math
 
 import numpy as np
 import pytest
 
-from accredit.trainer.ablation import Arm, mean_interval, verdict
+from accredit.trainer.ablation import Arm, _read, mean_interval, verdict
+from accredit.trainer.run import RunDirectory
 
 STEPS = np.array([0, 5, 10])
 
@@ -70,4 +72,29 @@ def test_the_interval_is_students():
     assert mean_interval(np.array([1.0]))[1:] == (-math.inf, math.inf)
     wide = mean_interval(np.random.default_rng(0).normal(size=13))
     values = np.random.default_rng(0).normal(size=13)
-    assert (wide[2] - wide[0]) == pytest.approx(2.179 * values.std(ddof=1) / math.sqrt(13), rel=0.02)
+    assert (wide[2] - wide[0]) == pytest.approx(2.1788 * values.std(ddof=1) / math.sqrt(13), rel=0.001)
+
+
+def test_an_arm_is_not_blamed_for_a_baseline_that_never_ended():
+    lost = arm("grpo", [], np.zeros((0, 0)), {0: "UpdateError: ..."})
+    assert verdict(LEARNS, lost, 1.0)[1].holds is None
+
+
+def test_held_out_episodes_that_were_all_unscored_are_no_figure_and_no_success(tmp_path):
+    runs = []
+    for seed, last in ((0, 0.7), (1, None), (2, 0.8)):
+        lines = [{"step": 0, "eval/success": 0.5}, {"step": 1, "rollout/reward": 0.1}]
+        lines += [{"step": 2, "rollout/reward": 0.2}] if seed else []  # lost in a crash
+        lines.append({"step": 2, "eval/success": last})
+        run = RunDirectory(tmp_path / str(seed))
+        run.path.mkdir()
+        run.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        runs.append(run)
+    found = _read("grpo", runs, range(3), 2, {})
+    assert found.steps.tolist() == [0, 2]
+    assert np.array_equal(found.held_out, [[0.5, 0.7], [0.5, math.nan], [0.5, 0.8]], equal_nan=True)
+    assert np.array_equal(found.training, [[0.1, math.nan], [0.1, 0.2], [0.1, 0.2]], equal_nan=True)
+    divergence = verdict(found, found, 1.0)[3]
+    assert divergence.holds is False and "1 runs" in divergence.evidence
+    better = arm("anchored", [[0.5, 0.6, 0.9]] * 3, RISING)
+    assert "+0.150" in verdict(better, found, 1.0)[1].evidence  # over the two seeds that were scored
