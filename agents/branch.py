@@ -53,9 +53,10 @@ def fork_pairs(
 ) -> list[tuple[Trajectory, Trajectory]]:
     """Live every episode and a branch of it; return (base, branch) in the order of `episodes`.
 
-    The turn is drawn evenly among the base's turns, from the episode's own sampler seed. Where the number of turns
-    depends on what is decided, that weighs an episode of K turns by 1/K, which favours neither member of a pair. The
-    branch of episode ID is named ID-fork; `limits` and the rest are those of `rollout_episodes`.
+    The turn is drawn evenly among the base's turns, from the episode's own sampler seed. That weighs a pair by 1/K, K
+    the base's number of turns. Where K is the same for all, the mean advantage of a turn is exact; where K depends on
+    what is decided and goes with the reward, it leans to decisions that succeed in short episodes. The branch of
+    episode ID is named ID-fork; `limits` and the rest are those of `rollout_episodes`.
     """
     bases = live(
         episodes, policy, make_env, renderer, limits, temperature=temperature, workers=workers, on_done=on_done
@@ -90,8 +91,19 @@ def live_branches(
     """Live every branch; return the trajectories in order.
 
     A branch whose environment answers the stored decisions otherwise than it answered the base is no counterfactual: it
-    comes back unscored, stopped by `environment_error`, and says in which turn it parted.
+    comes back unscored, stopped by `environment_error`, and says in which turn it parted. State keys and the rewards of
+    turns are compared like what the environment says.
+
+    Raises:
+        ValueError: a base has no such turn to be decided anew.
+
     """
+    for branch in branches:
+        if not 0 <= branch.turn < max(1, branch.base.turns):
+            raise ValueError(
+                f"branch '{branch.episode.id}' decides turn {branch.turn} anew, but its base "
+                f"'{branch.base.episode_id}' has {branch.base.turns} turns, counted from 0"
+            )
     forking = _Forking(policy, {branch.episode.id: branch for branch in branches})
     lived = live(
         [branch.episode for branch in branches],
@@ -165,9 +177,20 @@ def _context(base: Trajectory, turn: int) -> NDArray[np.int32] | None:
     return base.token_ids[segment:start]
 
 
+def _parted_unsaid(trajectory: Trajectory, branch: Branch) -> int | None:
+    """Return the first turn up to the branch's that began in another state or after other pay than the base's."""
+    base = branch.base
+    for turn in range(min(branch.turn, trajectory.turns, base.turns) + 1):
+        paid = [float(each.turn_rewards[:turn].sum()) for each in (base, trajectory)]
+        if base.state_keys[turn] != trajectory.state_keys[turn] or paid[0] != paid[1]:
+            return turn
+    return None
+
+
 def _noted(trajectory: Trajectory, branch: Branch, parted: int | None) -> Trajectory:
     seeds = {**trajectory.seeds, "fork_turn": branch.turn, "fork_sampler": branch.sampler}
     base = f"episode '{branch.base.episode_id}'"
+    parted = _parted_unsaid(trajectory, branch) if parted is None else parted
     if parted is not None:
         error = (
             f"the environment answered the decisions of {base} otherwise before turn {parted}: draw every random "

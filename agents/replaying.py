@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from accredit.credit import AccreditError, SpanKind, StopReason, Trajectory
 from accredit.envs import Decision, EnvError, RecordCredit, ToolEnv
+from accredit.envs.recorder import SCORED
 from accredit.envs.rendering import Renderer
 
 __all__ = ["Part", "Parting", "Replay", "ReplayError", "decisions_of", "find_parting", "replay", "text_of_turn"]
@@ -114,8 +115,10 @@ def replay(
             except EnvError:
                 break  # the trajectory is closed and holds the error
         # an environment that should have ended and did not is cut off, so that the end is seen to differ
-        stop = StopReason.TURN_LIMIT if stored.stop is StopReason.DONE else stored.stop
-        again = recorded.finish(stop, stored.error)
+        stop, error = stored.stop, stored.error
+        if stop is StopReason.DONE or (decisions is not None and stop not in SCORED):
+            stop, error = StopReason.TURN_LIMIT, None
+        again = recorded.finish(stop, error)
     finally:
         recorded.close()
     return Replay(again, find_parting(stored, again, renderer))

@@ -66,6 +66,10 @@ def command(
     reader = open_run(run)
     stored = reader.episode(episode, step)
     base = stored.trajectory
+    if not base.turns:
+        why = f": {base.error}" if base.error else ""
+        raise typer.BadParameter(f"episode {episode} has no turn to change, it ended before its first one{why}",
+                                 param_hint="--episode")  # fmt: skip
     if turn >= base.turns:
         raise typer.BadParameter(f"episode {episode} has {base.turns} turns, expected at most {base.turns - 1}, "
                                  f"found {turn}", param_hint="--turn")  # fmt: skip
@@ -135,7 +139,8 @@ def _decided_anew(scene: _Scene, turn: int, seed: int | None) -> "Trajectory":
         f"{base.episode_id}-fork", base.group, base.seeds["environment"], base.seeds.get("luck", 0), sampler,
         base.options if base.options is not None else scene.options,
     )  # fmt: skip
-    branch = Branch(episode, base, turn, seeds_of(sampler, 2) if seed is None else seed)
+    was = base.seeds.get("fork_sampler", sampler) if base.seeds.get("fork_turn") == turn else sampler
+    branch = Branch(episode, base, turn, seeds_of(was, 2) if seed is None else seed)  # not what decided it before
     version = int(scene.checkpoint.name.removeprefix("step-"))
     limits = Limits(rollout.decision_tokens, rollout.episode_tokens, rollout.turns, None, rollout.seconds)
     heldout = scene.stored.split == "heldout"

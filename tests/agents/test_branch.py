@@ -144,3 +144,25 @@ def test_an_episode_that_could_not_start_has_an_unscored_branch(renderer, model)
     assert base.outcome is None and fork.outcome is None
     assert base.seeds["fork_turn"] == fork.seeds["fork_turn"] == 0
     assert base.seeds["pair"] == fork.seeds["pair"] == 0
+
+
+def test_hidden_randomness_makes_a_branch_unscored_though_no_word_differs(renderer, model):
+    class Hidden(Talk):
+        def reply(self):
+            said = super().reply()
+            self.state["coins"].append(time.perf_counter_ns())
+            return said
+
+        def reward(self):
+            return sum(self.state["said"]) / 16
+
+    for base, fork in fork_pairs(episodes(4), TransformersPolicy(model), Hidden, renderer, LIMITS):
+        assert (fork.outcome is None) == (base.seeds["fork_turn"] > 0)
+        assert fork.outcome is not None or "otherwise before turn 1" in (fork.error or "")
+
+
+@pytest.mark.parametrize("turn", [-1, 5])
+def test_a_turn_that_the_base_does_not_have_is_refused(renderer, model, turn):
+    (base,) = live(episodes(1), TransformersPolicy(model), Talk, renderer, LIMITS)
+    with pytest.raises(ValueError, match=f"turn {turn} anew, but its base 'ep-0' has 5 turns"):
+        live_branches([Branch(episodes(1)[0], base, turn, 1)], TransformersPolicy(model), Talk, renderer, LIMITS)

@@ -9,7 +9,7 @@ from accredit.agents.replaying import Part, ReplayError, decisions_of, replay, t
 from accredit.agents.rollout import Episode, Limits, live, seeds_of
 from accredit.agents.scripted import ScriptedPolicy
 from accredit.agents.transformers import TransformersPolicy
-from accredit.credit import Group
+from accredit.credit import Group, StopReason
 from accredit.credit.traces import TraceReader, TraceWriter
 from accredit.envs import Decision, Task, ToolEnv, load_env, tool
 
@@ -141,3 +141,28 @@ def test_other_decisions_change_what_follows_and_nothing_before(renderer):
     assert again.outcome is not None and trajectory.outcome is not None and again.outcome < trajectory.outcome
     assert text_of_turn(again, 1, renderer) == text_of_turn(trajectory, 1, renderer)
     assert text_of_turn(again, 2, renderer, decided=True).startswith("no more")
+
+
+def test_what_once_failed_does_not_fail_without_the_decision_that_failed(renderer):
+    class Fragile(Dice):
+        @tool
+        def roll(self) -> str:
+            """Roll once."""
+            self.state["sum"] += 1
+            return "rolled"
+
+        def reward(self):
+            return float(self.state["sum"])
+
+        def reply(self):
+            raise RuntimeError("the environment broke")
+
+        def expert(self):
+            yield '<tool_call>{"name": "roll", "arguments": {}}</tool_call>'
+            yield "words"
+
+    trajectory = lived(renderer, Fragile)
+    assert trajectory.outcome is None and trajectory.stop is StopReason.ENVIRONMENT_ERROR
+    assert replay(trajectory, Fragile, renderer).parting is None
+    again = replay(trajectory, Fragile, renderer, decisions=decisions_of(trajectory)[:1]).trajectory
+    assert (again.outcome, again.stop, again.error) == (1.0, StopReason.TURN_LIMIT, None)
