@@ -52,13 +52,17 @@ def _reseed(copied: Iterable[Any], seed: int) -> None:
     """Give each generator among `copied` its own stream of `seed`; everything else is passed over."""
     done: set[int] = set()
     for value in copied:
-        if id(value) in done:
-            continue
+        bits: Any = value
         if isinstance(value, np.random.Generator):
-            fresh = type(value.bit_generator)(np.random.SeedSequence([seed, len(done)]))  # type: ignore[call-arg]
-            value.bit_generator.state = fresh.state
-        elif isinstance(value, random.Random):
-            value.seed(f"{seed} {len(done)}")
+            bits = value.bit_generator
+        elif isinstance(value, np.random.RandomState):
+            bits = value._bit_generator
+        if id(bits) in done:
+            continue
+        if isinstance(bits, np.random.BitGenerator):
+            bits.state = type(bits)(np.random.SeedSequence([seed, len(done)])).state  # type: ignore[call-arg]
+        elif isinstance(bits, random.Random):
+            bits.seed(f"{seed} {len(done)}")
         else:
             continue
-        done.add(id(value))
+        done.add(id(bits))

@@ -67,10 +67,10 @@ class Symbols(ToolEnv):
         self, *, turns: int | None = None, sigma: float | None = None, max_turns: int | None = None, **settings: object
     ) -> None:
         super().__init__(max_turns=max_turns, **settings)  # type: ignore[arg-type]
-        if turns is not None and turns < 1:
-            raise EnvError(f"Symbols: turns is {turns}, expected at least 1")
-        if sigma is not None and not (math.isfinite(sigma) and sigma >= 0):
-            raise EnvError(f"Symbols: sigma is {sigma}, expected a finite number of at least 0")
+        if turns is not None and (isinstance(turns, bool) or not isinstance(turns, int) or turns < 1):
+            raise EnvError(f"Symbols: turns is {turns!r}, expected a whole number of at least 1")
+        if sigma is not None and not (isinstance(sigma, int | float) and math.isfinite(sigma) and sigma >= 0):
+            raise EnvError(f"Symbols: sigma is {sigma!r}, expected a finite number of at least 0")
         self._given = (turns, sigma)
         self._own_turns = max_turns
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from accredit.credit import StopReason
 from accredit.envs import EnvError, InfrastructureError, Message, Task, ToolEnv, make, register, tool
+from accredit.envs.forking import fork_of
 
 
 class Prices(ToolEnv):
@@ -443,6 +444,22 @@ def test_a_fork_with_a_seed_has_other_luck_in_every_generator_that_its_state_rea
     assert drawn == same.draws()
     assert not set(drawn) & set(other.draws()) and len(set(drawn)) == 5
     assert alike.draws() == env.draws()
+
+
+@pytest.mark.parametrize("made", [np.random.RandomState, np.random.PCG64, random.Random, np.random.default_rng])
+def test_other_luck_is_other_luck_in_every_kind_of_generator(made):
+    class Keeps:
+        def __init__(self):
+            self.rng, self.state = np.random.default_rng(0), {"generator": made(1)}
+
+    def drawn(seed):
+        kept = fork_of(env, (), seed).state["generator"]
+        draw = getattr(kept, "random_raw", None) or kept.random
+        return draw(), draw()
+
+    env = Keeps()
+    assert drawn(1) == drawn(1) != drawn(2)
+    assert drawn(None) == drawn(None) != drawn(1)
 
 
 def test_a_fork_takes_no_negative_seed():

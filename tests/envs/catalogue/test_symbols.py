@@ -27,6 +27,9 @@ def test_settings_override_the_level():
     assert (env.turns, env.sigma, env.max_turns > 3) == (3, 2.0, True)
     with pytest.raises(EnvError, match="sigma is -1"):
         Symbols(sigma=-1.0)
+    for wrong in ({"turns": 2.5}, {"turns": "3"}, {"turns": True}, {"sigma": "big"}):
+        with pytest.raises(EnvError, match="expected a"):
+            Symbols(**wrong)
 
 
 @pytest.mark.parametrize(("level", "split"), [*product(LEVELS, ("train", "heldout"))])
