@@ -76,12 +76,13 @@ def learn(name: str, seed: int, *, slippery: bool, updates: int, size: int, rate
     rng, function = np.random.default_rng(seed), credit_function(name)
     logits_SA = np.zeros((16, MOVES))
     curve: list[float] = []
+    tenths = [updates * tenth // 10 for tenth in range(1, 11)]
     for update in range(updates):
         policy_SA = np.exp(logits_SA) / np.exp(logits_SA).sum(axis=1, keepdims=True)
         group = Group(tuple(walk(env, policy_SA, rng) for _ in range(size)))
         step_SA = gradient(group, function, policy_SA)
         logits_SA += rate * step_SA / max(1e-12, float(np.linalg.norm(step_SA)))
-        if (update + 1) % max(1, updates // 10) == 0:
+        if update + 1 in tenths:
             policy_SA = np.exp(logits_SA) / np.exp(logits_SA).sum(axis=1, keepdims=True)
             curve.append(goal_probability(env, policy_SA, moves))
     env.close()
@@ -98,8 +99,11 @@ def main(arguments: list[str] | None = None) -> dict[tuple[bool, str], NDArray[n
     parser.add_argument("--rate", type=float, default=0.5, help="length of a step of the logits (default: 0.5)")
     parser.add_argument("--moves", type=int, default=50, help="moves an episode may take (default: 50)")
     given = parser.parse_args(arguments)
+    for name, least in (("seeds", 1), ("updates", 10), ("size", 1), ("moves", 1)):
+        if getattr(given, name) < least:
+            parser.error(f"--{name} is {getattr(given, name)}, expected at least {least}")
     found: dict[tuple[bool, str], NDArray[np.float64]] = {}
-    tenths = np.arange(1, 11) * max(1, given.updates // 10) * given.size
+    tenths = np.arange(1, 11) * given.updates // 10 * given.size
     print("exact probability of the goal: mean ± standard deviation of the seeds")
     print(f"| lake | credit | {' | '.join(f'{tenths[i]} episodes' for i in (1, 4, 9))} |\n|---|---|---|---|---|")
     for slippery in (False, True):

@@ -67,9 +67,11 @@ def draw(curve: Curve, path: Path, title: str) -> Path:
         left.plot(steps, success, color=_BLUE, marker="o", linewidth=2, label="held-out success")
     left.set_xlabel("optimizer steps")
     left.set_ylabel("reward, share of tasks solved")
-    left.set_ylim(0, 1)
+    rewards = [reward for _, reward, _ in curve.training]
+    left.set_ylim(min([0.0, *rewards]), max([1.0, *rewards]))  # rewards may leave [0, 1]
     left.grid(alpha=0.25)
-    left.legend(loc="lower right", frameon=False)
+    if left.lines:
+        left.legend(loc="lower right", frameon=False)
     left.set_title(title)
     figure.savefig(path)
     return path
@@ -96,7 +98,8 @@ def draw_arms(arms: "Sequence[Arm]", path: Path, title: str) -> Path:
     axes.set_ylabel("held-out success: mean, range of seeds")
     axes.set_ylim(0, 1)
     axes.grid(alpha=0.25)
-    axes.legend(loc="best", frameon=False)
+    if axes.lines:
+        axes.legend(loc="best", frameon=False)
     axes.set_title(title)
     figure.savefig(path)
     return path

@@ -33,6 +33,9 @@ def command(
 
     path = config / "config.yaml" if config.is_dir() else config
     settings = load_config(TrainConfig, path, overrides or [])
+    if resume and config.is_dir():  # the run that is named, wherever it lies now
+        where = config.resolve()
+        settings = settings.model_copy(update={"runs_dir": str(where.parent), "name": where.name})
     if dry_run:
         print(yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False))
         print(memory_estimate(settings))

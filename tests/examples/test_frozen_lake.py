@@ -68,3 +68,16 @@ def test_the_command_prints_a_row_for_every_lake_and_function(lake, capsys):
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("| dry", "| slippery"))]
     assert len(rows) == len(found) == 4
     assert all(curves.shape == (1, 10) for curves in found.values())
+
+
+def test_the_last_column_is_the_end_whatever_the_number_of_updates(lake, capsys):
+    found = lake.main(["--seeds", "1", "--updates", "13", "--size", "2", "--moves", "5", "--credit", "rloo"])
+    assert {curves.shape for curves in found.values()} == {(1, 10)}
+    assert "| 26 episodes |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [["--updates", "5"], ["--seeds", "0"], ["--size", "0"], ["--moves", "0"]])
+def test_numbers_that_leave_nothing_to_show_are_refused(lake, words, capsys):
+    with pytest.raises(SystemExit):
+        lake.main(words)
+    assert f"{words[0]} is {words[1]}, expected at least" in capsys.readouterr().err

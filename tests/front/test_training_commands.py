@@ -48,12 +48,14 @@ def test_the_ten_line_environment_trains_and_resumes_from_its_run_directory(tmp_
     assert main(["train", "examples/prices.yaml", f"runs_dir={tmp_path}", *SHORT]) == 0
     run = tmp_path / "prices"
     assert {row.split for row in open_run(run).index()} == {"train", "heldout"}
-    assert main(["train", str(run), "--resume", "steps=2"]) == 0
+    moved = run.rename(tmp_path / "moved")
+    assert main(["train", str(moved), "--resume", "steps=2"]) == 0
     assert "goes on after step 1" in capsys.readouterr().out
-    assert (run / "checkpoints" / "step-000002").is_dir()
+    assert (moved / "checkpoints" / "step-000002").is_dir()
+    assert not run.exists()
 
 
-@pytest.mark.parametrize("name", ["prices.yaml", "shop.yaml"])
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "examples").glob("*.yaml")))
 def test_every_example_config_passes_a_dry_run(name, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert main(["train", f"examples/{name}", "--dry-run"]) == 0
