@@ -78,7 +78,7 @@ def check_steps(grain: str, token_bytes: TokenBytes | None, least_tokens: int) -
     if grain not in get_args(Grain):
         raise CreditError(f"steps={grain!r}: expected one of {', '.join(get_args(Grain))}")
     if not is_count(least_tokens):
-        raise CreditError(f"least_tokens={least_tokens!r}: expected a whole number of tokens of at least 1")
+        raise CreditError(f"least_tokens={least_tokens!r}: expected a number of tokens of at least 1")
     if grain in ("line", "sentence") and token_bytes is None:
         raise CreditError(f"steps={grain!r} needs the text of tokens: pass token_bytes (a renderer has it)")
     if not (token_bytes is None or callable(token_bytes)):

@@ -82,9 +82,16 @@ class TraceReader:
             line = file.read(row.length)
         try:
             record = json.loads(line)
+            if not isinstance(record, dict):
+                raise ValueError("no object")
         except ValueError as error:
             raise TraceError(f"{path} is broken at byte {row.offset}: delete index.jsonl and read again") from error
         check_version(record, f"episode '{row.episode_id}' of {path}")
+        if (record.get("episode_id"), record.get("step")) != (row.episode_id, row.step):
+            raise TraceError(
+                f"{path} holds episode '{record.get('episode_id')}' of step {record.get('step')} at byte {row.offset}, "
+                f"the index says '{row.episode_id}' of step {row.step}: delete index.jsonl and read again"
+            )
         columns = read_rows(self.folder / record["tokens"]["file"], record["tokens"]["first_row"], record)
         trajectory = from_record(record, columns.token_ids_T, columns.logprobs_T)
         return StoredEpisode(trajectory, columns.credit, columns.token_bytes, record["step"], record["split"])
@@ -105,7 +112,13 @@ class TraceReader:
         for start, end in [*((row.offset, row.offset + row.length) for row in rows), (path.stat().st_size, 0)]:
             for record, offset, length in _lines(path, at, start) if start > at else ():
                 check_version(record, f"the line at byte {offset} of {path}")
-                rows.append(IndexRow.of_record(record, offset, length))
+                try:
+                    rows.append(IndexRow.of_record(record, offset, length))
+                except (KeyError, TypeError) as error:
+                    raise TraceError(
+                        f"the line at byte {offset} of {path} is no episode ({type(error).__name__}: {error}): "
+                        "expected lines as TraceWriter writes them"
+                    ) from error
             at = max(at, end)
         return sorted(rows, key=lambda row: row.offset)
 

@@ -21,7 +21,7 @@ from accredit.credit.trajectory import Segment, StopReason, Trajectory
 __all__ = ["SCHEMA_VERSION", "IndexRow", "check_version", "from_record", "to_record"]
 
 SCHEMA_VERSION = "1.1"  # 1.1 added options
-_FLOAT = "$float"  # tags a number that JSON cannot hold: a model may well write {"qty": NaN}
+_FLOAT = "$float"  # tags a number that JSON cannot hold: a model may well write {"qty": NaN}, or the tag itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class IndexRow:
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any], offset: int, length: int) -> "IndexRow":
-        """Build the row of an episode's record that lies at `offset`."""
+        """Build the row of an episode's record that lies at `offset`; raises `KeyError` where a field is missing."""
         rewards = [record["outcome"], *record["turn_rewards"]]
         return cls(
             **{name: record[name] for name in ("episode_id", "step", "split", "group", "env_id", "task_id", "stop")},
@@ -72,6 +72,8 @@ class IndexRow:
 def check_version(record: Mapping[str, Any], where: str) -> None:
     """Raise `TraceError` if `record` was written by a newer major version."""
     found = str(record.get("schema_version", "1.0"))
+    if not found.split(".")[0].isdecimal():
+        raise TraceError(f"{where} has schema_version {found}, expected a version such as {SCHEMA_VERSION}")
     if int(found.split(".")[0]) > int(SCHEMA_VERSION.split(".")[0]):
         raise TraceError(
             f"{where} has schema_version {found}, but this Accredit reads up to {SCHEMA_VERSION.split('.')[0]}.x: "
@@ -97,7 +99,7 @@ def to_record(
         "stop": t.stop.value,
         "error": t.error,
         "seeds": dict(t.seeds),
-        "options": None if t.options is None else dict(t.options),
+        "options": _tag_floats(t.options),
         "state_keys": list(t.state_keys),
         "policy_versions": list(t.policy_versions),
         "spans": [[s.start, s.end, s.kind.value, s.turn] for s in t.spans],
@@ -134,7 +136,7 @@ def from_record(
         segments=tuple(Segment(start, reason) for start, reason in record["segments"]),
         straddles=tuple(record["straddles"]),
         seeds=record["seeds"],
-        options=record.get("options"),
+        options=_untag_floats(record.get("options")),
         turn_seconds=None if seconds is None else np.array(seconds, dtype=np.float64).reshape(-1, 2),
         seconds=record["seconds"],
         env_id=record["env_id"],
@@ -188,6 +190,8 @@ def _tag_floats(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return {_FLOAT: repr(value)}
     if isinstance(value, Mapping):
+        if value.keys() == {_FLOAT}:
+            return {_FLOAT: [_tag_floats(value[_FLOAT])]}
         return {key: _tag_floats(inner) for key, inner in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return [_tag_floats(inner) for inner in value]
@@ -198,6 +202,8 @@ def _untag_floats(value: Any) -> Any:
     if isinstance(value, dict):
         if value.keys() == {_FLOAT} and value[_FLOAT] in ("nan", "inf", "-inf"):
             return float(value[_FLOAT])
+        if value.keys() == {_FLOAT} and isinstance(value[_FLOAT], list) and len(value[_FLOAT]) == 1:
+            return {_FLOAT: _untag_floats(value[_FLOAT][0])}
         return {key: _untag_floats(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [_untag_floats(inner) for inner in value]

@@ -53,7 +53,7 @@ class TraceWriter:
 
         """
         episodes = _flatten(groups, credits, token_bytes)
-        self._claim(step, episodes)
+        keys = self._new_keys(step, episodes)
         if not episodes:
             return
         path = self._free_path(step)
@@ -72,8 +72,9 @@ class TraceWriter:
             offset += len(line)
         self._append("index.jsonl", rows)
         sync_folder(self.folder)
+        self._written |= keys  # what failed may be written again
 
-    def _claim(self, step: int, episodes: Sequence[EpisodeColumns]) -> None:
+    def _new_keys(self, step: int, episodes: Sequence[EpisodeColumns]) -> set[tuple[int, str]]:
         if step < 0:
             raise TraceError(f"step is {step}, expected 0 or more")
         keys: set[tuple[int, str]] = set()
@@ -90,7 +91,7 @@ class TraceWriter:
                     "give every episode of a step its own episode_id"
                 )
             keys.add(key)
-        self._written |= keys
+        return keys
 
     def _free_path(self, step: int) -> Path:
         path = self.folder / f"tokens-{step:08d}.parquet"
@@ -148,6 +149,6 @@ def _line(record: dict[str, Any]) -> bytes:
     except (TypeError, ValueError) as error:
         raise TraceError(
             f"episode '{record.get('episode_id')}' holds what JSON cannot ({error}): "
-            "rewards must be finite, arguments and detail of calls plain JSON values"
+            "rewards must be finite; options, seeds, arguments and detail of calls plain JSON values"
         ) from error
     return text.encode() + b"\n"

@@ -198,6 +198,49 @@ def test_an_episode_of_version_1_0_reads_with_unknown_options(tmp_path: Path) ->
     assert TraceReader(tmp_path).episode("a").trajectory.options is None
 
 
+def test_options_and_arguments_that_json_cannot_hold_come_back(tmp_path: Path) -> None:
+    options = {"limit": float("inf"), "levels": [1.5, float("-inf")]}
+    recorder = Recorder(episode_id="a", options=options)
+    start, end = recorder.decision([1], [-0.5])
+    written = {"tag": {"$float": "nan"}, "nested": {"$float": ["nan"]}, "number": float("inf")}
+    recorder.call(Call(0, start, end, "c", "price", written, CallStatus.OK, ""))
+    TraceWriter(tmp_path).write(0, [Group((recorder.finish(1.0, StopReason.DONE),))], None, byte_ids)
+    found = TraceReader(tmp_path).episode("a").trajectory
+    assert found.options == options
+    assert found.calls[0].arguments == written
+
+
+def test_an_episode_that_could_not_be_written_may_be_written_again(tmp_path: Path) -> None:
+    writer, broken = TraceWriter(tmp_path), Recorder(episode_id="a", options={"task": object()})
+    with pytest.raises(TraceError, match="options, seeds, arguments"):
+        writer.write(0, [Group((broken.finish(1.0, StopReason.DONE),))], None, byte_ids)
+    writer.write(0, [Group((sample("a"),))], None, byte_ids)
+    assert len(TraceReader(tmp_path).index()) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("{}", "is no episode"),
+        ('{"outcome": 1, "turn_rewards": 3}', "is no episode"),
+        ('{"schema_version": "new"}', "has schema_version new, expected a version such as"),
+        ('{"schema_version": null}', "has schema_version None"),
+    ],
+)
+def test_lines_that_nobody_of_ours_wrote_are_refused_where_they_lie(tmp_path: Path, line: str, told: str) -> None:
+    (tmp_path / "episodes.jsonl").write_text(f"{line}\n")
+    with pytest.raises(TraceError, match=f"the line at byte 0 .*{told}"):
+        TraceReader(tmp_path).index()
+
+
+def test_an_index_of_other_episodes_is_noticed(tmp_path: Path) -> None:
+    TraceWriter(tmp_path / "a").write(0, [Group((sample("a"),))], None, byte_ids)
+    TraceWriter(tmp_path / "b").write(0, [Group((sample("b"),))], None, byte_ids)
+    (tmp_path / "b" / "index.jsonl").replace(tmp_path / "a" / "index.jsonl")
+    with pytest.raises(TraceError, match="holds episode 'a' of step 0 at byte 0, the index says 'b' of step 0"):
+        TraceReader(tmp_path / "a").episode("b")
+
+
 def test_a_newer_major_version_is_refused_in_one_sentence(tmp_path: Path) -> None:
     TraceWriter(tmp_path).write(0, [Group((sample("a"),))], None, byte_ids)
     _edit(tmp_path, schema_version="2.0")
