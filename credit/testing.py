@@ -46,11 +46,15 @@ def check_axioms(
 
     Raises:
         AssertionError: names every axiom that fails, by how much, and the token where it fails worst.
-        CreditError: no such axiom, or not exactly one of `function` and `factory`.
+        CreditError: no such axiom, or none; no process; an axiom that is measured on none of the processes (scale
+            stability needs one that can be stretched); or not exactly one of `function` and `factory`.
 
     """
-    make, asked = _one_of(function, factory), [_axiom(axiom) for axiom in axioms]
-    chosen = (two_turn(), branching(), random_tree(1, depth=4)) if processes is None else processes
+    make, asked = _one_of(function, factory), [_axiom(axiom) for axiom in _listed(axioms)]
+    chosen = (two_turn(), branching(), random_tree(1, depth=4)) if processes is None else tuple(processes)
+    for what, given in (("axioms", asked), ("processes", chosen)):
+        if not given:
+            raise CreditError(f"{what} is empty: nothing would be checked")
     found, failures = [], []
     for process in chosen:
         panel = Panel.of(process, most_groups)
@@ -58,6 +62,12 @@ def check_axioms(
             found.append(residual)
             if residual.axiom in asked and residual.holds(tolerance) is False:
                 failures.append(_failure(residual, process.name, tolerance, quantity))
+    unmeasured = set(asked) - {residual.axiom for residual in found if residual.value is not None}
+    if unmeasured:
+        raise CreditError(
+            f"{' and '.join(sorted(unmeasured))} was measured on none of {', '.join(p.name for p in chosen)}: leave it "
+            "out of `axioms`, or add a process that can be stretched"
+        )
     if failures:
         raise AssertionError("\n".join([f"{len(failures)} residuals above {tolerance:g}:", *failures]))
     return found
@@ -84,6 +94,10 @@ def _one_of(function: CreditFunction | None, factory: Factory | None) -> Factory
         given = function
         return lambda process: given
     raise CreditError("expected exactly one of function and factory")
+
+
+def _listed(axioms: Iterable[Axiom | str]) -> Iterable[Axiom | str]:
+    return [axioms] if isinstance(axioms, str) else axioms
 
 
 def _axiom(name: Axiom | str) -> Axiom:

@@ -3,7 +3,7 @@
 A case prices a group and says what is wrong, or nothing. Functions that need values get those of the case's process.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from accredit.credit.exact.process import ExactProcess, enumerate_or_raise
 from accredit.credit.exact.script import Script, choice, coin, filler, two_turn
-from accredit.credit.exact.tree import TreeProcess
+from accredit.credit.exact.tree import PROMPT_TOKEN, TreeProcess
 from accredit.credit.ledger import Credit, CreditFunction
-from accredit.credit.trajectory import Group
+from accredit.credit.recorder import Recorder
+from accredit.credit.trajectory import Group, StopReason, Trajectory
 
 from .panel import price_checked
 
@@ -65,13 +66,28 @@ def _equal_rewards(reward: float) -> Callable[[Make], str | None]:
 
 def _group_of_one(make: Make) -> str | None:
     process = two_turn()
-    for trajectory in enumerate_or_raise(process)[1]:
+    richer = _paid_more(process, 1.0)
+    for trajectory, paid_more in zip(enumerate_or_raise(process)[1], enumerate_or_raise(richer)[1], strict=True):
         (credit,) = price_checked(make(process), Group((trajectory,)))
         found, surprise = float(credit.credit.total.sum()), float(np.diff(process.values(trajectory)[[0, -1]])[0])
         if min(abs(found), abs(found - surprise)) > TOLERANCE:
             raw = " (the raw reward)" if abs(found - (trajectory.reward or 0.0)) < TOLERANCE else ""
             return f"the credit of a lone trajectory sums to {found:g}{raw}; expected 0, or R - V_0 = {surprise:g}"
+        (other,) = price_checked(make(richer), Group((paid_more,)))
+        moved = float(np.abs(other.advantage.total - credit.advantage.total).max())
+        if moved > TOLERANCE:
+            return (
+                f"the advantage of a lone trajectory moves by {moved:g} when all rewards and values are 1 higher: "
+                "the reward's level is paid; expected 0, or a comparison with values that are known"
+            )
     return None
+
+
+def _paid_more(process: TreeProcess, more: float) -> TreeProcess:
+    """Return the process of a script with `more` on top of every reward."""
+    rules = process.rules
+    assert isinstance(rules, Script)
+    return TreeProcess(replace(rules, outcome_of=lambda picks: rules.outcome_of(picks) + more))
 
 
 def _no_decision(make: Make) -> str | None:
@@ -86,6 +102,7 @@ def _unscored(make: Make) -> str | None:
     process = two_turn()
     members = enumerate_or_raise(process)[1]
     among = [replace(t, outcome=None) if index in (1, 4) else t for index, t in enumerate(members)]
+    among.append(_never_started())
     scored = [t for t in among if t.outcome is not None]
     function = make(process)
     credits = price_checked(function, Group(tuple(among)))
@@ -99,10 +116,18 @@ def _unscored(make: Make) -> str | None:
     for index, (one, other) in enumerate(zip(alone, kept, strict=True)):
         if not _same(one, other):
             return f"unscored members change the credit of scored member {index}: leave them out of every baseline"
-    return None
+    nobody = Group((*(replace(t, outcome=None) for t in members[:3]), _never_started()))
+    return _not_zero(price_checked(function, nobody), "nobody in the group is scored")
 
 
-def _not_zero(credits: "tuple[Credit, ...] | list[Credit]", why: str) -> str | None:
+def _never_started() -> Trajectory:
+    """Return an episode that failed before the first turn: a prompt, nothing decided, unscored."""
+    recorder = Recorder()
+    recorder.prompt([PROMPT_TOKEN])
+    return recorder.finish(None, StopReason.INFRASTRUCTURE)
+
+
+def _not_zero(credits: Sequence[Credit], why: str) -> str | None:
     for index, credit in enumerate(credits):
         for name, ledger in (("credit", credit.credit), ("advantage", credit.advantage)):
             if (size := float(np.abs(ledger.total).max(initial=0.0))) > 0:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from accredit.credit import Credit, CreditError, Group, Ledger
+from accredit.credit.exact import ChainProcess
 from accredit.credit.functions import CREDIT_FUNCTIONS, Exact, credit_function
 from accredit.credit.testing import assert_boundary_cases, check_axioms
 
@@ -52,6 +53,43 @@ def test_a_function_that_raises_fails_with_its_own_words():
 
     with pytest.raises(AssertionError, match="KeyError: 'spread'"):
         assert_boundary_cases(broken)
+
+
+def test_a_raw_reward_as_the_advantage_of_a_lone_trajectory_is_seen():
+    def lone(group: Group, /) -> tuple[Credit, ...]:
+        if len(group) > 1:
+            return credit_function("rloo")(group)
+        (found,) = raw_reward(group)
+        nothing = Ledger(found.credit.length, {"outcome": np.zeros(found.credit.length)})
+        return (Credit(nothing, found.advantage),)
+
+    with pytest.raises(
+        AssertionError, match="a group of one: the advantage of a lone trajectory moves by 1 when"
+    ) as told:
+        assert_boundary_cases(lone)
+    assert str(told.value).startswith("1 of 6")
+
+
+def test_a_group_in_which_nobody_is_scored_is_a_boundary_case():
+    def careless(group: Group, /) -> tuple[Credit, ...]:
+        assert np.isfinite(group.rewards).any(), "mean of nothing"
+        return credit_function("rloo")(group)
+
+    with pytest.raises(AssertionError, match="unscored members: AssertionError: mean of nothing"):
+        assert_boundary_cases(careless)
+
+
+@pytest.mark.parametrize("nothing", [{"axioms": []}, {"processes": []}])
+def test_a_check_of_nothing_is_refused(nothing):
+    with pytest.raises(CreditError, match=f"{next(iter(nothing))} is empty: nothing would be checked"):
+        check_axioms(credit_function("rloo"), **nothing)
+
+
+def test_an_axiom_that_no_process_can_measure_does_not_pass_in_silence():
+    chain = ChainProcess(1, 1)
+    with pytest.raises(CreditError, match=r"scale stability was measured on none of Chain"):
+        check_axioms(credit_function("rloo"), axioms=["scale stability"], processes=[chain])
+    assert len(check_axioms(credit_function("rloo"), axioms="completeness", processes=[chain])) == 6
 
 
 def test_an_unknown_axiom_gets_the_nearest():
