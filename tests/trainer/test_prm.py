@@ -1,6 +1,7 @@
 """The process reward model: labels from rollouts and people, and a tiny Llama that learns what a prefix is worth."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -91,6 +92,34 @@ def test_a_saved_model_scores_the_same(learnt):
         ProcessRewardModel.load(folder.parent)
 
 
+@pytest.mark.parametrize(
+    ("torn", "message"),
+    [("prm.json", "is torn"), ("head.safetensors", "not hold a whole"), ("config.json", "not hold a whole")],
+)
+def test_a_folder_that_was_half_written_is_named(learnt, tmp_path, torn, message):
+    shutil.copytree(learnt[2], tmp_path, dirs_exist_ok=True)
+    (tmp_path / torn).write_bytes((tmp_path / torn).read_bytes()[:5])
+    with pytest.raises(PRMError, match=message):
+        ProcessRewardModel.load(tmp_path)
+
+
+def test_a_seed_decides_the_losses_of_a_body_with_dropout_too_and_touches_no_other_stream(make_tiny_llama):
+    losses = []
+    for before in (1, 2):
+        torch.manual_seed(0)
+        model = ProcessRewardModel(make_tiny_llama())
+        model.body.config.attention_dropout = 0.5
+        for layer in model.body.layers:
+            layer.self_attn.attention_dropout = 0.5
+        torch.nn.init.ones_(model.head.weight)
+        torch.manual_seed(before)
+        expected = torch.rand(1)
+        torch.manual_seed(before)
+        losses.append(fit(model, state_value_labels(chain_groups(0, 2)), epochs=2, lr=1e-2, seed=1))
+        assert torch.rand(1) == expected
+    assert losses[0] == losses[1]
+
+
 def test_its_scores_price_a_group_by_name(learnt):
     model, _, folder = learnt
     group = chain_groups(5, 1)[0]
@@ -175,6 +204,11 @@ def test_people_label_steps_in_a_file(tmp_path, make_tiny_llama):
         ('{"episode_id": "e1", "step": 0, "label": 2}', r"expected \[0, 1\]"),
         ('{"episode_id": "e1"}', "expected an object with episode_id, step and label"),
         ("nonsense", "line 1: expected an object"),
+        ('{"episode_id": ["e1"], "step": 0, "label": 1}', "expected a text"),
+        ('{"episode_id": "e1", "step": 1.7, "label": 1}', "a whole number"),
+        ('{"episode_id": "e1", "step": Infinity, "label": 1}', "a whole number"),
+        ('{"episode_id": "e1", "step": 0, "label": NaN}', "found 'e1', 0 and nan"),
+        ('{"episode_id": "e1", "step": 0, "label": "0.5"}', "a number from 0 to 1"),
     ],
 )
 def test_a_wrong_label_is_explained(tmp_path, line, message):
@@ -182,6 +216,13 @@ def test_a_wrong_label_is_explained(tmp_path, line, message):
     (tmp_path / "labels.jsonl").write_text(line)
     with pytest.raises(LabelError, match=message):
         human_labels(tmp_path / "labels.jsonl", trajectories)
+
+
+def test_labels_do_not_fall_on_two_episodes_of_one_id(tmp_path):
+    (tmp_path / "labels.jsonl").write_text('{"episode_id": "e1", "step": 0, "label": 1}')
+    twice = [_named(t, "e1", "g") for t in chain_groups(1, 1)[0].trajectories[:2]]
+    with pytest.raises(LabelError, match="1 episode ids stand for several trajectories, such as 'e1'"):
+        human_labels(tmp_path / "labels.jsonl", twice)
 
 
 def test_nothing_labelled_is_nothing_to_learn_from(make_tiny_llama):

@@ -81,9 +81,15 @@ def human_labels(
         token_bytes: the bytes of token ids; needed by lines and sentences.
 
     Raises:
-        LabelError: a line is no such object, or names an episode or step that does not exist.
+        LabelError: a line is no such object, or names an episode or step that does not exist; or two trajectories have
+            one id, as those of two runs do.
 
     """
+    names = [t.episode_id for t in trajectories]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise LabelError(
+            f"{len(twice)} episode ids stand for several trajectories, such as '{twice[0]}': label one run"
+        )
     steps = {t.episode_id: cut_steps(t, grain, token_bytes) for t in trajectories}
     labels = {name: np.full(step_count(each), np.nan) for name, each in steps.items()}
     for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
@@ -99,9 +105,14 @@ def human_labels(
 def _note(labels: Mapping[str, NDArray[np.float64]], line: str, where: str) -> None:
     try:
         said: Any = json.loads(line)
-        episode, step, label = said["episode_id"], int(said["step"]), float(said["label"])
+        episode, step, label = said["episode_id"], said["step"], said["label"]
     except (ValueError, KeyError, TypeError) as error:
         raise LabelError(f"{where}: expected an object with episode_id, step and label ({error!r})") from error
+    if not isinstance(episode, str) or type(step) is not int or type(label) not in (int, float) or label != label:
+        raise LabelError(
+            f"{where}: expected a text, a whole number and a number from 0 to 1 as episode_id, step and label, found "
+            f"{episode!r}, {step!r} and {label!r}"
+        )
     if episode not in labels:
         raise LabelError(f"{where}: there is no episode '{episode}' among the {len(labels)} given")
     if not 0 <= step < len(labels[episode]):

@@ -33,7 +33,7 @@ def fit(
         epochs: passes over the rows.
         lr: learning rate of AdamW.
         batch: rows (segments) an optimizer step.
-        seed: of the order of rows.
+        seed: of the order of rows, and of dropout.
         grad_clip: largest gradient norm.
 
     Returns:
@@ -54,6 +54,23 @@ def fit(
         raise LabelError(
             f"none of the {len(labelled)} trajectories has a labelled step: there is nothing to learn from"
         )
+    device = model.head.weight.device
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)  # of dropout, where the body has any
+        losses = _descend(model, rows, epochs, lr, batch, seed, grad_clip)
+    model.eval()
+    return losses
+
+
+def _descend(
+    model: ProcessRewardModel,
+    rows: Sequence[tuple[StepRow, np.ndarray]],
+    epochs: int,
+    lr: float,
+    batch: int,
+    seed: int,
+    grad_clip: float,
+) -> list[float]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0)
     shuffle = np.random.default_rng(seed)
     losses = []
@@ -73,5 +90,4 @@ def fit(
             optimizer.step()
             total, count = total + float(loss.detach()) * len(labels_S), count + len(labels_S)
         losses.append(total / count)
-    model.eval()
     return losses

@@ -103,9 +103,10 @@ class ProcessRewardModel(nn.Module):
         """Read a folder that `save` wrote.
 
         Raises:
-            PRMError: it holds no process reward model, or one of a newer format.
+            PRMError: it holds no process reward model, a part of one, or one of a newer format.
 
         """
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
         from transformers import AutoModel
 
@@ -114,9 +115,15 @@ class ProcessRewardModel(nn.Module):
             raise PRMError(
                 f"{folder} holds no process reward model: expected prm.json, as ProcessRewardModel.save writes"
             )
-        found = json.loads((folder / "prm.json").read_text(encoding="utf-8")).get("format")
+        try:
+            found = json.loads((folder / "prm.json").read_text(encoding="utf-8")).get("format")
+        except (ValueError, AttributeError) as error:
+            raise PRMError(f"{folder / 'prm.json'} is torn ({error}): save the model again") from error
         if found != _FORMAT:
             raise PRMError(f"{folder} has format {found}, expected {_FORMAT}: upgrade Accredit to read it")
-        made = cls(AutoModel.from_pretrained(str(folder), local_files_only=True))
-        made.head.load_state_dict(load_file(folder / "head.safetensors"))
+        try:
+            made = cls(AutoModel.from_pretrained(str(folder), local_files_only=True))
+            made.head.load_state_dict(load_file(folder / "head.safetensors"))
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+            raise PRMError(f"{folder} does not hold a whole process reward model: {error}") from error
         return made.to(device).eval()
