@@ -173,3 +173,35 @@ def test_an_environment_that_changed_is_said_to_part_and_where(run, episode, cap
         assert "otherwise before turn 1" in capsys.readouterr().out
     finally:
         source.write_text(kept)
+
+
+def of_run(run: Path, name: str, trajectory) -> list[str]:
+    """Store `trajectory` as the only one of a run like `run`; return the words that ask about it."""
+    folder = run.parent / name
+    (folder / "traces").mkdir(parents=True)
+    (folder / "config.yaml").write_text((run / "config.yaml").read_text())
+    (folder / "checkpoints").symlink_to(run / "checkpoints")
+    TraceWriter(folder / "traces").write(1, [Group((trajectory,))], None, lambda ids: [b"?" for _ in ids])
+    return ["counterfactual", str(folder), "--episode", trajectory.episode_id]
+
+
+def test_a_branch_is_decided_anew_with_another_seed_than_it_was(run, episode, capsys: Said) -> None:
+    from accredit.agents.rollout import seeds_of
+
+    base = open_run(run).episode(episode).trajectory
+    was = seeds_of(base.seeds["sampler"], 2)
+    branch = replace(base, seeds={**base.seeds, "fork_turn": 1, "fork_sampler": was, "pair": 0})
+    words = of_run(run, "branched", branch)
+    assert main([*words, "--turn", "1"]) == 0
+    assert f"sampler seed {seeds_of(was, 2)}" in capsys.readouterr().out
+    assert main([*words, "--turn", "2"]) == 0
+    assert f"sampler seed {was}" in capsys.readouterr().out
+
+
+def test_an_episode_that_never_began_has_no_turn_to_change(run, capsys: Said) -> None:
+    from accredit.credit import Recorder, StopReason
+
+    lost = Recorder(episode_id="lost", group="g").finish(None, StopReason.ENVIRONMENT_ERROR, "OSError: no disk")
+    assert main([*of_run(run, "lost", lost), "--turn", "0"]) == 2
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "no turn to change, it ended before its first one: OSError: no disk" in said
