@@ -56,7 +56,11 @@ def command(
     for option, file in (("--markdown", markdown), ("--json", json)):
         if file is not None and not file.parent.is_dir():
             raise typer.BadParameter(f"there is no folder {file.parent}", param_hint=option)
-    if tolerance <= 0:
+        if file is not None and file.is_dir():
+            raise typer.BadParameter(f"{file} is a folder, expected a file in it", param_hint=option)
+    if markdown is not None and markdown == json:
+        raise typer.BadParameter(f"{json} would be written twice: give the two files names of their own")
+    if not tolerance > 0:
         raise typer.BadParameter(f"{tolerance} is not above 0", param_hint="--tolerance")
     makers = None if not function else _named(function)
     settings = AuditSettings.quick(tolerance, seed) if quick else AuditSettings(tolerance, seed=seed)

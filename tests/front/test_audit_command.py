@@ -67,6 +67,21 @@ def test_a_folder_that_is_not_there_and_a_tolerance_of_0_are_wrong_command_lines
     assert "nowhere" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--tolerance", "nan"], "nan is not above 0"),
+        (["--markdown", "."], ". is a folder, expected a file in it"),
+        (["--json", "same", "--markdown", "same"], "same would be written twice"),
+    ],
+)
+def test_what_could_not_be_written_or_judged_is_told_before_the_audit(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", "--function", "exact", *words]) == 2
+    assert told in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
 def test_help_gives_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", "--help"]) == 0
     said = " ".join(capsys.readouterr().out.split())
