@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from accredit.credit import Group
 from accredit.credit.functions import GAE, Reinforce
 from accredit.credit.functions.discount import discounted_sums
+from accredit.credit.functions.moves import book_luck, value_moves
 
 FORMS = ["two_masks", "skipped", "zeroed"]
 
@@ -118,3 +119,15 @@ def test_discounted_sums_are_those_of_the_loop(values, factor):
         later = value + factor * later
         expected.append(later)
     assert discounted_sums(np.array(values, dtype=np.float64), factor) == pytest.approx(expected[::-1], abs=1e-9)
+
+
+def test_moves_on_prompt_and_template_are_booked_as_one_by_one(record):
+    trajectory = record(([1, 2], [7]), ([3], [8, 9]), outcome=1.0)
+    value_T1 = np.append(np.random.default_rng(0).normal(size=len(trajectory)), 1.0)
+    moves, one_by_one_T = value_moves(trajectory, value_T1), np.zeros(len(trajectory))
+    feedback_T = trajectory.value_mask & ~trajectory.credit_mask
+    one_by_one_T[feedback_T] = np.diff(value_T1)[feedback_T]
+    for token in np.flatnonzero(~trajectory.value_mask).tolist():
+        book_luck(trajectory, token + 1, float(np.diff(value_T1)[token]), one_by_one_T)
+    assert moves.luck == pytest.approx(one_by_one_T)
+    assert moves.luck.sum() + moves.skill.sum() == pytest.approx(1.0 - value_T1[0])
