@@ -7,6 +7,7 @@ read the signatures, write a valid call, carry values from the request and from 
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from accredit.envs.catalogue.words import ITEMS, NAMES, WORDS
@@ -33,7 +34,7 @@ def conversation(seed: int) -> Conversation:
     """Return the conversation of a seed."""
     rng = random.Random(seed)
     kind: Callable[[random.Random], Conversation] = rng.choice(
-        [_relay, _relay, _relay, _question, _question, _bill, _chain]
+        [_relay, _relay, _relay, _wish, _wish, _question, _question, _bill, _chain]
     )
     return kind(rng)
 
@@ -121,6 +122,36 @@ def _relay(rng: random.Random) -> Conversation:
             (_call(target, **{key: values[key] for key in handed}), _answer(target, "ok")),
             ("done", ()),
         ),
+    )
+
+
+def _wish(rng: random.Random) -> Conversation:
+    """Call with what the request says by key, shuffled, often after a look-up; some keys allow few values only."""
+    source, target = _distinct(rng)
+    keys = _keys(rng, rng.randint(1, 3))
+    wishes = {key: rng.choice(VALUES) for key in keys}
+    subject = rng.choice(VALUES)
+    allowed = {
+        key: {"type": "string", "enum": rng.sample(others, len(others))}
+        for key, value in wishes.items()
+        if rng.random() < 0.5 and (others := list(dict.fromkeys([value, *rng.sample(VALUES, rng.randint(1, 2))])))
+    }
+    plain = _tool(rng, target, {"of": "string", **dict.fromkeys(wishes, "string")})
+    properties = {**plain.parameters["properties"], **allowed}
+    tools = _with_others(
+        rng,
+        _tool(rng, source, {"of": "string"}),
+        replace(plain, parameters={**plain.parameters, "properties": properties}),
+    )
+    found = {key: _value(rng) for key in _keys(rng, rng.randint(1, 4)) if key not in wishes}
+    first = rng.random() < 0.7
+    looked_up = ((_call(source, of=subject), _answer(source, found)),) if first else ()
+    wording = ", ".join(f"{key} {value}" for key, value in wishes.items())
+    handed = dict(rng.sample(list(wishes.items()), len(wishes)))
+    return Conversation(
+        _opening(rng, f"{source + ', then ' if first else ''}{target} {subject}, {wording}."),
+        tools,
+        (*looked_up, (_call(target, of=subject, **handed), _answer(target, "ok")), ("done", ())),
     )
 
 

@@ -1,8 +1,9 @@
 """The scripted shop assistant: writes one call a turn and reads what the shop answers.
 
 It knows the requests (the customer's words) and the rules. Numbers, stock, membership, codes, days and notes it reads
-from the results, as a policy has to. At each decision of a rule `right` is asked: the expert always answers True, the
-sloppy assistant lets the rule go now and then, with the same syntax and the same copying.
+from the results, as a policy has to. Wherever a rule asks something of it, `right` is asked first: the expert always
+answers True; the sloppy assistant lets the rule go now and then, or forgets to send the cart, and serves on as if there
+were no such rule, with the same syntax and the same copying.
 """
 
 from collections.abc import Callable, Iterator
@@ -56,12 +57,14 @@ class Script:
             added += yield from self._add(found, line.qty)
         if not added:
             return
-        if self._approvals and self._large == self._right():
+        if self._approvals and self._large and self._right():
             yield format_call("approve")
-        if person["member"] == self._right():
+        if person["member"] and self._right():
             yield format_call("coupon", code=person["code"])
-        fast = order.fast and not self._big
-        yield format_call("checkout", name=order.name, ship="fast" if fast == self._right() else "slow")
+        if not self._right():
+            return  # he forgets to send it
+        small = not (self._big and self._right())
+        yield format_call("checkout", name=order.name, ship="fast" if order.fast and small else "slow")
 
     def _choose(self, line: Line) -> Iterator[str]:
         """Find the line's item, else its substitute; None when neither is to be had."""
@@ -70,7 +73,7 @@ class Script:
                 continue
             yield format_call("find", item=item)
             found = self._read()
-            if (found["stock"] >= line.qty) == self._right():
+            if found["stock"] >= line.qty or not self._right():
                 return found
         return None
 
@@ -94,7 +97,7 @@ class Script:
         sku = self._read()["sku"]
         yield format_call("history", name=request.name)
         days = next(row["days"] for row in self._read() if row["sku"] == sku)
-        if (days <= DAYS_LIMIT) == self._right():
+        if days <= DAYS_LIMIT or not self._right():
             yield format_call("refund", name=request.name, sku=sku, qty=request.qty)
         else:
             yield format_call("refuse", item=request.item)

@@ -18,7 +18,7 @@ DAYS_LIMIT = 30
 """Purchases older than this are not refunded."""
 
 _RULES = {
-    "easy": ("Coupon for members only.", "Short stock: refuse the item.", "Big items ship slow."),
+    "easy": ("Coupon for members only.", "Short stock: refuse the item.", "Big items go slow."),
     "medium": (f"Over {QTY_LIMIT} of an item: approve.", "Take the item after or if the first is short."),
     "hard": (f"Refund up to {DAYS_LIMIT} days, later refuse.", "Follow notes of customers."),
 }

@@ -291,7 +291,7 @@ def test_every_rule_decides_some_easy_episode(play):
     }
 
 
-def test_a_third_of_rules_ignored_leaves_a_third_to_half_of_easy_episodes_right(play):
+def test_half_of_the_rules_let_go_leave_a_third_to_half_of_easy_episodes_right(play):
     rng = np.random.default_rng(0)
-    success = np.mean([play(env, env.sloppy(rng, 0.35))[0] for env, _ in _easy(range(300))])
+    success = np.mean([play(env, env.sloppy(rng, 0.5))[0] for env, _ in _easy(range(300))])
     assert 0.3 <= success <= 0.5
