@@ -51,7 +51,7 @@ def _places(mask_T: NDArray[np.bool_]) -> Floats:
 def _tenths(mask_T: NDArray[np.bool_]) -> Floats:
     """float64 [n], the tenth of its episode's decision tokens that each ends in, 0 to 9; the last one ends in 9."""
     count = int(mask_T.sum())
-    return (DECILES * (np.arange(count) + 1) - 1) // max(1, count) * 1.0
+    return ((DECILES * (np.arange(count) + 1) - 1) // max(1, count)).astype(np.float64)
 
 
 def _token_reward(trajectories: Sequence[Trajectory], decided: Sequence[NDArray[np.bool_]]) -> float:
