@@ -134,7 +134,12 @@ def test_a_gradient_norm_all_over_the_place():
 
 
 def test_rewarded_tokens_far_from_the_reference():
-    only("far_from_reference", run({"health/kl_paid_nats": 0.4, "health/kl_rest_nats": 0.05}))
+    only("far_from_reference", run({"health/kl_paid_nats": 1.4, "health/kl_rest_nats": 0.05}))
+
+
+def test_a_policy_that_learns_moves_where_it_is_paid_and_that_is_no_alarm():
+    """As far as the quickstart moves: decisions of one half that become nearly sure are log 2 = 0.69 nats away."""
+    assert not any(run({"health/kl_paid_nats": 0.69, "health/kl_rest_nats": 0.01}))
 
 
 def test_groups_that_teach_nothing():

@@ -14,6 +14,7 @@ __all__ = ["CHECKS", "Check", "Finding"]
 
 SETTLED = 5  # readings before a mean is trusted
 TREND = 10  # readings before a trend is
+FAR_NATS = 1.0  # a choice of one half that becomes sure is 0.69 away, and that is learning
 
 
 class Finding(NamedTuple):
@@ -76,11 +77,11 @@ def _noisy(readings: Readings) -> Finding | None:
 
 def _far(readings: Readings) -> Finding | None:
     paid, rest = _mean(readings, "health/kl_paid_nats"), _mean(readings, "health/kl_rest_nats")
-    if paid is None or rest is None or not (paid > 0.05 and paid > 2 * rest):
+    if paid is None or rest is None or not (paid > FAR_NATS and paid > 2 * rest):
         return None
     return Finding(
         f"drift from the reference is {paid:.3g} nats on rewarded tokens and {rest:.3g} on the others",
-        "above 0.05 nats and twice the others",
+        f"above {FAR_NATS:g} nat and twice the others",
     )
 
 
