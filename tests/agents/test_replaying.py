@@ -1,5 +1,6 @@
 """Exact replay: the stored episode again to the byte, or the turn and the character where it parts."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -39,7 +40,7 @@ class Dice(ToolEnv):
     def reward(self):
         return self.state["sum"] / 4 + (self.wrong == "reward")
 
-    def expert(self):
+    def expert(self) -> Iterator[str]:
         while True:
             yield '<tool_call>{"name": "roll", "arguments": {}}</tool_call>'
 

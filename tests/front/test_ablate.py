@@ -77,7 +77,7 @@ def test_the_probe_is_of_the_function_with_its_options(monkeypatch, capsys):
         raise ZeroDivisionError("no spread")
 
     module = types.ModuleType("accredit_ablate_example")
-    module.make, module.broken = make, broken
+    vars(module).update(make=make, broken=broken)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     assert _probe(f"{module.__name__}:make", {"sign": 1.0}) == 1.0
     assert _probe(f"{module.__name__}:make", {"sign": -1.0}) == 0.0

@@ -1,5 +1,6 @@
 import pytest
 
+from accredit.credit import Group
 from accredit.credit.functions import credit_function
 from accredit.trainer.config import ConfigError, SFTConfig, TrainConfig, load_config
 
@@ -90,7 +91,7 @@ def test_a_credit_function_of_ones_own_is_named_by_its_dotted_path(tmp_path, mon
     text = "{function: 'credit_of_mine:last_token', options: {weight: 2.0}, charge_scale: 0.5}"
     credit = credit_of(tmp_path, monkeypatch, text, ("credit_of_mine", source))
     assert credit.function == "credit_of_mine:last_token"
-    assert credit_function(credit.function, charge_scale=0.5, **credit.options)(None) == (2.0, 0.5)
+    assert credit_function(credit.function, charge_scale=0.5, **credit.options)(Group(())) == (2.0, 0.5)
 
 
 @pytest.mark.parametrize(

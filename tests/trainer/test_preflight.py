@@ -47,7 +47,7 @@ def _importable(monkeypatch):
     import types
 
     module = types.ModuleType(OUTSIDE)
-    module.Backwards, module.raw_reward, module.raising = Backwards, raw_reward, raising
+    vars(module).update(Backwards=Backwards, raw_reward=raw_reward, raising=raising)
     monkeypatch.setitem(sys.modules, OUTSIDE, module)
 
 

@@ -1,6 +1,7 @@
 """Symbols: skill and luck in one reward, the same luck whatever is chosen, and sums that are exact."""
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ def test_settings_override_the_level():
     assert (env.turns, env.sigma, env.max_turns > 3) == (3, 2.0, True)
     with pytest.raises(EnvError, match="sigma is -1"):
         Symbols(sigma=-1.0)
+    wrong: dict[str, Any]
     for wrong in ({"turns": 2.5}, {"turns": "3"}, {"turns": True}, {"sigma": "big"}):
         with pytest.raises(EnvError, match="expected a"):
             Symbols(**wrong)
