@@ -13,12 +13,12 @@ class Prices(ToolEnv):
 
     def tasks(self, rng):
         """Return all tasks."""
-        return [Task("What do 3 apples cost?", answer=6.0)]
+        return [Task("What does a candle cost?", answer=2.0)]
 
     @tool
     def price(self, item: str) -> float:
         """Unit price of an item, in euros."""
-        return {"apple": 2.0}[item]
+        return {"candle": 2.0}[item]
 
     def reward(self) -> float:
         """Full marks for an answer that names the price."""
@@ -34,9 +34,9 @@ def main() -> None:
     messages, _ = env.reset(seed=0)
     print(messages[-1].content)
     for text in (
-        '<tool_call>{"name": "price", "arguments": {"item": "apples"}}</tool_call>',
-        '<tool_call>{"name": "price", "arguments": {"item": "apple"}}</tool_call>',
-        "They cost 6.0 euros.",
+        '<tool_call>{"name": "price", "arguments": {"item": "candles"}}</tool_call>',
+        '<tool_call>{"name": "price", "arguments": {"item": "candle"}}</tool_call>',
+        "It costs 2.0 euros.",
     ):
         messages, reward, terminated, _, _ = env.step(text)
         print(text, "->", messages[-1].content if messages else f"reward {reward}, ended: {terminated}")

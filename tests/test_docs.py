@@ -194,9 +194,9 @@ def test_ten_line_environment_of_the_readme_runs() -> None:
 from accredit.envs import make
 env = make("Prices-v0")
 env.reset(seed=0)
-messages, *_ = env.step('<tool_call>{"name": "price", "arguments": {"item": "apple"}}</tool_call>')
+messages, *_ = env.step('<tool_call>{"name": "price", "arguments": {"item": "candle"}}</tool_call>')
 assert "2.0" in messages[-1].content, messages
-_, reward, terminated, *_ = env.step("6.0")
+_, reward, terminated, *_ = env.step("2.0")
 assert terminated and reward == 1.0, reward
 """
     answer = subprocess.run([sys.executable, "-c", body + play], capture_output=True, text=True, timeout=120)

@@ -67,7 +67,7 @@ def open_or_create(runs_dir: str, name: str, config: BaseModel, resume: bool) ->
                 f"{run.path} was started with another configuration (differs in: {', '.join(changed)}): resume it "
                 f"with its own {run.config}, or start a run of another name"
             )
-    elif run.path.exists() and any(run.path.iterdir()):
+    elif _holds_anything(run.path):
         raise RunError(
             f"{run.path} already holds a run: go on with --resume, or choose another name (name=...); nothing was "
             "overwritten"
@@ -76,6 +76,13 @@ def open_or_create(runs_dir: str, name: str, config: BaseModel, resume: bool) ->
     run.config.write_text(yaml.safe_dump(resolved, sort_keys=False))
     (run.path / "environment.json").write_text(json.dumps(_environment(), indent=1) + "\n")
     return run
+
+
+def _holds_anything(path: Path) -> bool:
+    """Whether there is more than a start that failed leaves behind: its settings, empty folders and empty files."""
+    left = {"config.yaml", "environment.json"}
+    files = [file.relative_to(path) for file in path.rglob("*") if not file.is_dir() and file.stat().st_size]
+    return any(str(file) not in left and file.parts[0] != "tensorboard" for file in files)
 
 
 def _environment() -> dict[str, Any]:

@@ -15,6 +15,7 @@ from accredit.agents.rollout import Episode, live, seeds_of
 from accredit.agents.scripted import ScriptedPolicy
 from accredit.agents.transformers import TransformersPolicy
 from accredit.credit import Trajectory
+from accredit.envs import ToolEnv
 
 from . import checkpoint
 from .batch import Row, collate, micro_batches, rows_of, weigh
@@ -78,7 +79,14 @@ def warm_start(config: SFTConfig, listener: Listener) -> SFTResult:
 
 
 def expert_trajectories(config: SFTConfig, bench: Bench, listener: Listener) -> list[Trajectory]:
-    """Let the expert play `config.episodes` training tasks; keep those that reach full reward."""
+    """Let the expert play `config.episodes` training tasks; keep those that reach full reward.
+
+    Raises:
+        RunError: the environment has no expert, or none of its episodes reached full reward.
+
+    """
+    if type(bench.make_env()).expert is ToolEnv.expert:
+        raise RunError(f"{config.env} has no expert to learn from: give its class a generator `expert` of messages")
     options = {**bench.options, "split": "train"}
     seeds = [seeds_of(config.seed, index, 5) for index in range(config.episodes)]
     episodes = [Episode(f"x{i:06d}", f"x{i:06d}", seed, seed, seed, options) for i, seed in enumerate(seeds)]
@@ -95,7 +103,7 @@ def expert_trajectories(config: SFTConfig, bench: Bench, listener: Listener) -> 
         errors = [t.error for t in lived if t.error]
         raise RunError(
             f"none of the expert's {len(lived)} episodes reached full reward"
-            + (f"; the first error was: {errors[0]}" if errors else "; does the environment have an expert()?")
+            + (f"; the first error was: {errors[0]}" if errors else "")
         )
     return good
 

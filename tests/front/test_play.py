@@ -24,10 +24,10 @@ def script(folder: Path, *lines: str) -> str:
 
 
 def test_a_script_plays_an_episode_to_its_reward(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    moves = script(tmp_path, "price item=apple", "They cost 6.0 euros.")
+    moves = script(tmp_path, "price item=candle", "It costs 2.0 euros.")
     assert main(["play", PRICES, "--script", moves]) == 0
     said = capsys.readouterr().out
-    assert "What do 3 apples cost?" in said
+    assert "What does a candle cost?" in said
     assert "--- tool price\n2.0" in said
     assert said.endswith("=== ended after 2 turns, reward 1\n")
 
@@ -35,20 +35,20 @@ def test_a_script_plays_an_episode_to_its_reward(tmp_path: Path, capsys: pytest.
 def test_a_failed_call_shows_its_charge_and_the_words_charged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    moves = script(tmp_path, "price item=3 qty=2", "6.0")
+    moves = script(tmp_path, "price item=3 qty=2", "2.0")
     assert main(["play", PRICES, "--script", moves]) == 0
     assert "--- charged 0.1 for invalid_arguments: " in capsys.readouterr().out
 
 
 def test_moves_that_run_out_break_the_episode_off(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["play", PRICES, "--script", script(tmp_path, "", "/tools", "/what", "/quit", "6.0")]) == 0
+    assert main(["play", PRICES, "--script", script(tmp_path, "", "/tools", "/what", "/quit", "2.0")]) == 0
     said = capsys.readouterr().out
     assert "price item=STRING" in said
     assert said.endswith("=== broken off: no more moves\n")
 
 
 def test_the_registered_name_inside_a_file_works_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["play", "prices.py:Prices-v0", "--script", script(tmp_path, "6.0")]) == 0
+    assert main(["play", "prices.py:Prices-v0", "--script", script(tmp_path, "2.0")]) == 0
     assert "reward 1" in capsys.readouterr().out
 
 
@@ -80,9 +80,9 @@ def test_a_person_at_a_terminal_plays_and_interrupts() -> None:
     os.close(terminal)
     try:
         wait_for(person, "> ")
-        os.write(person, b"price item=apple\n")
+        os.write(person, b"price item=candle\n")
         assert "2.0" in wait_for(person, "> ")
-        os.write(person, b"6.0\n")
+        os.write(person, b"2.0\n")
         assert "reward 1" in wait_for(person, "> ")
         assert interrupt(process, person) == 130
     finally:

@@ -100,3 +100,21 @@ def test_sft_makes_a_checkpoint_that_train_starts_from(tmp_path, capsys, monkeyp
     started = capsys.readouterr().out.strip().splitlines()[-1].split("model.path=")[1]
     again = ["train", "examples/prices.yaml", f"runs_dir={tmp_path}", f"model.path={started}", *SHORT]
     assert main(again) == 0
+
+
+def test_a_start_that_failed_does_not_take_the_name_of_the_run(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    words = ["train", "examples/shop.yaml", f"runs_dir={tmp_path}", "name=mine", *SHORT]
+    assert main([*words, "env=Shopp-v0"]) == 1
+    assert "did you mean" in capsys.readouterr().err
+    assert main(words) == 0
+    assert (tmp_path / "mine" / "metrics.jsonl").stat().st_size > 0
+    assert main(words) == 1
+    assert "already holds a run" in capsys.readouterr().err
+
+
+def test_an_environment_without_an_expert_has_nothing_to_warm_start_from(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    (tmp_path / "sft.yaml").write_text("env: examples/prices.py:Prices\nsteps: 1\nepisodes: 2\n")
+    assert main(["sft", str(tmp_path / "sft.yaml"), f"runs_dir={tmp_path}", "evaluation.episodes=2"]) == 1
+    assert "has no expert to learn from" in capsys.readouterr().err
