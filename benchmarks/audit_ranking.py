@@ -4,7 +4,7 @@ The audit's figure is the signal-to-noise of one group's gradient on `Chain`, at
 curve is that of a table of logits on the same process, from a poor policy, moved along each function's gradient by
 steps of equal length; its figure is the exact success, averaged over the run and over the seeds. Functions that need
 values get the exact ones of the policy of the moment, in both. Prints Spearman's rank correlation, with the range that
-it takes when one function is left out.
+it takes when one function is left out, and over those functions alone that are not the same here.
 """
 
 import argparse
@@ -103,6 +103,8 @@ def main(arguments: list[str] | None = None) -> int:
     without = [spearman(np.delete(audited, i), np.delete(learnt, i)) for i in range(len(rows))]
     print(f"rank correlation over {len(rows)} functions: {spearman(audited, learnt):.2f}", end="")
     print(f" ({min(without):.2f} to {max(without):.2f} without one of them)")
+    apart = [at for at, mean in enumerate(learnt) if not np.isclose(learnt[:at], mean, rtol=1e-9).any()]
+    print(f"over the {len(apart)} whose curves differ: {spearman(audited[apart], learnt[apart]):.2f}")
     return 0
 
 
