@@ -73,11 +73,10 @@ class Panel:
 
     def stretched(self, factor: int) -> "Panel | None":
         """Return the same groups of the stretched process; None if the process cannot be stretched."""
-        if not hasattr(self.process, "stretched"):
+        if not isinstance(self.process, Stretchable):
             return None
         if factor not in self._stretched:
-            stretchable: Stretchable = self.process  # type: ignore[assignment]
-            process = stretchable.stretched(factor)
+            process = self.process.stretched(factor)
             _, trajectories = enumerate_or_raise(process)
             longer = Panel(process, trajectories, self.chance_N, self.groups, self.weight_MG, self.exact)
             self._stretched[factor] = longer

@@ -8,7 +8,7 @@ policy's logits. P is the number of logits, all rows one after another.
 """
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,7 @@ class ExactProcess(Protocol):
         ...
 
 
+@runtime_checkable
 class Stretchable(ExactProcess, Protocol):
     """A process that can be told at more length."""
 
