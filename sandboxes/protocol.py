@@ -1,11 +1,13 @@
 """What every sandbox backend speaks: limits in, outcomes out.
 
-A *sandbox* opens *sessions*; a session belongs to one episode and runs programs one after another. Each run is a fresh
-process with an empty `/tmp`: nothing survives from one run to the next. Files, checkpoints and state between
-runs are not part of this protocol yet. This module holds data and protocols only; it starts nothing.
+A *sandbox* opens *sessions*; a session belongs to one episode and runs programs one after another. A run is a fresh
+process in the session's folder, whose files stay from run to run, with a `/tmp` of its own, which does not. A *cell* is
+run by the session's live interpreter instead, whose names stay from cell to cell. Nothing crosses sessions. This module
+holds data and protocols only; it starts nothing.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from types import TracebackType
@@ -86,12 +88,14 @@ class Outcome:
 
 
 class Level(IntEnum):
-    """How strong an isolation is; each level includes the ones below it."""
+    """How strong an isolation is: L5 is a container, L6 a container with a kernel of its own."""
 
     L1 = 1
     L2 = 2
     L3 = 3
     L4 = 4
+    L5 = 5
+    L6 = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +122,13 @@ class IsolationReport:
     def level(self) -> Level:
         """L1 process and rlimits, L2 with seccomp and Landlock, L3 with namespaces, L4 with uid drop and cgroup.
 
-        A read-only root of its own confines files at least as well as Landlock, so L3 does without it.
+        A read-only root of its own confines files at least as well as Landlock, so L3 does without it. A backend that
+        runs its slots in containers adds the layer `container`, and `own_kernel` where it is not the host's.
         """
+        if self.has("own_kernel"):
+            return Level.L6
+        if self.has("container"):
+            return Level.L5
         if not self.has("seccomp"):
             return Level.L1
         if not self.has("namespaces"):
@@ -141,16 +150,53 @@ class IsolationReport:
         return f"{self.backend} {self.level.name}: {', '.join(parts)}"
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name in a session's folder. `kind` is "file", "folder", "link" or "other"; `size` is in bytes, of files."""
+
+    path: str
+    kind: str
+    size: int
+
+
 class Session(Protocol):
-    """One episode's sandbox. Runs are serialised; each is a fresh process, so no state passes between them."""
+    """One episode's sandbox. Everything asked of it is done in turn, one thing at a time.
+
+    Programs never raise here: whatever they do is an `Outcome`. `SandboxError` is raised for what the caller did: a
+    closed session, a path that leaves the folder, a file that is too large.
+    """
 
     @property
     def report(self) -> IsolationReport:
         """The layers this session really has."""
         ...
 
-    async def run(self, code: str, limits: Limits | None = None) -> Outcome:
-        """Run a program to its end or its limits. Never raises for what the program did."""
+    async def run(self, program: str | Sequence[str], limits: Limits | None = None, *, stdin: bytes = b"") -> Outcome:
+        """Run Python source (a string) or a command (its arguments) to its end or its limits, in the session folder."""
+        ...
+
+    async def run_cell(self, code: str, limits: Limits | None = None) -> Outcome:
+        """Run Python source in the live interpreter, which starts at the first cell and keeps its names.
+
+        An exception leaves what was done before it. A cell that dies, or is killed at a limit, is undone: the next one
+        sees the names as they were before it.
+        """
+        ...
+
+    async def read(self, path: str, most_bytes: int = 1 << 20) -> bytes:
+        """Return a file of the folder; follows no link, waits for nothing, and never returns more than `most_bytes`."""
+        ...
+
+    async def write(self, path: str, data: bytes) -> None:
+        """Write a file of the folder and the folders above it; follows no link; bounded by `disk_mb`."""
+        ...
+
+    async def list(self, path: str = ".") -> tuple[Entry, ...]:
+        """Return all that lies below a folder, sorted by path, at most 4,096 entries; follows no link."""
+        ...
+
+    async def branch(self) -> "Session":
+        """Return another session in the same state: files copied, live interpreter forked. A checkpoint is a branch."""
         ...
 
     async def close(self) -> None:
@@ -164,9 +210,36 @@ class Session(Protocol):
     ) -> None: ...
 
 
+class BlockingSession(Protocol):
+    """A session for ordinary blocking code, callable from any thread: the same methods without `await`."""
+
+    @property
+    def report(self) -> IsolationReport: ...  # noqa: D102
+
+    def run(self, program: str | Sequence[str], limits: Limits | None = None, *, stdin: bytes = b"") -> Outcome: ...  # noqa: D102
+
+    def run_cell(self, code: str, limits: Limits | None = None) -> Outcome: ...  # noqa: D102
+
+    def read(self, path: str, most_bytes: int = 1 << 20) -> bytes: ...  # noqa: D102
+
+    def write(self, path: str, data: bytes) -> None: ...  # noqa: D102
+
+    def list(self, path: str = ".") -> tuple[Entry, ...]: ...  # noqa: D102
+
+    def branch(self) -> "BlockingSession": ...  # noqa: D102
+
+    def close(self) -> None: ...  # noqa: D102
+
+
 class Sandbox(Protocol):
-    """A backend that opens sessions."""
+    """A backend that opens sessions. `name` is the word by which a configuration names it."""
+
+    name: str
 
     async def open(self, limits: Limits | None = None) -> Session:
         """Start a session whose runs use these limits unless told otherwise; raise `SandboxError` if it cannot."""
+        ...
+
+    def open_blocking(self, limits: Limits | None = None) -> BlockingSession:
+        """Start a session from ordinary, blocking code."""
         ...

@@ -38,12 +38,16 @@ from accredit.trainer.batch import Row, rows_of
 from accredit.trainer.evaluation import summarise
 from accredit.trainer.sft import imitate
 
-SOURCES: tuple[tuple[str, dict[str, Any], int], ...] = (
+Sources = tuple[tuple[str, dict[str, Any], int], ...]
+"""Environment, options and number of traces, for each."""
+
+SOURCES: Sources = (
     ("Shop-v0", {"level": "easy"}, 2500),
     ("Arithmetic-v0", {}, 800),
     ("PythonMath-v0", {}, 400),
 )
-"""Environment, options and number of traces."""
+
+MEDIUM: Sources = (("Shop-v0", {"level": "medium"}, 2500), ("Shop-v0", {"level": "easy"}, 800))
 
 SCHEMAS = 9000
 
@@ -66,8 +70,14 @@ def main() -> None:
         "--slip-rate", type=float, default=0.15, help="failed calls a turn in the second stage's traces"
     )
     parser.add_argument("--start", type=Path, help="begin with the second stage, from this folder's first stage")
+    parser.add_argument(
+        "--medium", action="store_true", help="with --start: learn the shop's medium level, and no other environment"
+    )
     parser.add_argument("--save-every", type=int, default=250, help="steps between evaluations")
     args = parser.parse_args()
+    if args.medium and args.start is None:
+        parser.error("--medium goes on from a policy: name its folder, --start agents/base")
+    sources = MEDIUM if args.medium else SOURCES
 
     torch.manual_seed(args.seed)
     started = time.monotonic()
@@ -81,17 +91,17 @@ def main() -> None:
 
     note(arguments={name: value for name, value in vars(args).items() if not isinstance(value, Path)})
     if args.start is None:
-        _first_stage(args, note)
+        _first_stage(sources, args, note)
     loaded = load_model(str(args.start or args.out))  # half precision in between, whichever way it is run
-    _second_stage(loaded, args, note)
+    _second_stage(loaded, sources, args, note)
     log.close()
 
 
-def _first_stage(args: argparse.Namespace, note: Callable[..., None]) -> None:
+def _first_stage(sources: Sources, args: argparse.Namespace, note: Callable[..., None]) -> None:
     """Learn to copy from schemas and the trades from clean traces."""
     tokenizer = train_tokenizer(_texts(args.seed), args.vocab)
     renderer = ChatMLRenderer(tokenizer, tools_format="signature")
-    lived = _trajectories(renderer, args, note, 0.0)
+    lived = _trajectories(renderer, sources, args, note, 0.0)
     schemas = [_record(conversation(seeds_of(args.seed, 6, index)), renderer) for index in range(SCHEMAS)]
     pools = [_rows(lived), _rows(schemas)]
     note(vocabulary=len(tokenizer), rows=[len(pool) for pool in pools], tokens=[_mean_length(pool) for pool in pools])
@@ -114,20 +124,21 @@ def _first_stage(args: argparse.Namespace, note: Callable[..., None]) -> None:
     note(parameters=sum(weight.numel() for weight in model.parameters()))
     loaded = LoadedModel(model, tokenizer, renderer)
     shares = [args.batch // 4 if step < args.steps // 3 else args.batch * 2 // 3 for step in range(args.steps)]
-    _imitate(loaded, pools, shares, args, args.lr, note)  # copying first, then the trades
+    _imitate(loaded, sources, pools, shares, args, args.lr, note)  # copying first, then the trades
 
 
-def _second_stage(loaded: LoadedModel, args: argparse.Namespace, note: Callable[..., None]) -> None:
+def _second_stage(loaded: LoadedModel, sources: Sources, args: argparse.Namespace, note: Callable[..., None]) -> None:
     """Learn to go on after a failed call: the failed call is read, and only what follows it is learnt."""
     note(stage="repair")
-    lived = _trajectories(loaded.renderer, args, note, args.slip_rate)
+    lived = _trajectories(loaded.renderer, sources, args, note, args.slip_rate)
     schemas = [_record(conversation(seeds_of(args.seed, 11, index)), loaded.renderer) for index in range(SCHEMAS // 4)]
     shares = [args.batch * 2 // 3] * args.repair_steps
-    _imitate(loaded, [_rows(lived), _rows(schemas)], shares, args, 0.75 * args.lr, note)
+    _imitate(loaded, sources, [_rows(lived), _rows(schemas)], shares, args, 0.75 * args.lr, note)
 
 
 def _imitate(
     loaded: LoadedModel,
+    sources: Sources,
     pools: list[list[Row]],
     shares: list[int],
     args: argparse.Namespace,
@@ -145,7 +156,7 @@ def _imitate(
         if done % 20 == 0:
             note(step=done, nll_nats=round(facts["loss/nll_nats"], 4), lr=round(rate, 6))
         if done % args.save_every == 0 or done == len(shares):
-            note(step=done, heldout=_evaluate(loaded, 100 if done < len(shares) else 400))
+            note(step=done, heldout=_evaluate(loaded, sources, 100 if done < len(shares) else 400))
             _save(loaded, args.out)
 
 
@@ -178,11 +189,11 @@ def _texts(seed: int) -> Iterator[str]:
 
 
 def _trajectories(
-    renderer: Renderer, args: argparse.Namespace, note: Callable[..., None], slip_rate: float
+    renderer: Renderer, sources: Sources, args: argparse.Namespace, note: Callable[..., None], slip_rate: float
 ) -> list[Trajectory]:
     """Play every source; with a `slip_rate`, the player makes failing calls and repeats them right."""
     kept: list[Trajectory] = []
-    for source, (name, options, count) in enumerate(SOURCES):
+    for source, (name, options, count) in enumerate(sources):
 
         def script(env: ToolEnv) -> Iterator[str]:
             rng = np.random.default_rng(int(env.rng.integers(2**62)))
@@ -236,11 +247,11 @@ def _mean_length(rows: list[Row]) -> int:
     return int(np.mean([len(row.token_ids_T) for row in rows]))
 
 
-def _evaluate(loaded: LoadedModel, episodes: int) -> dict[str, Any]:
+def _evaluate(loaded: LoadedModel, sources: Sources, episodes: int) -> dict[str, Any]:
     """Return held-out success of each source with its 95 % interval, sampled at temperature 1."""
     policy = TransformersPolicy(loaded.model)
     found = {}
-    for name, options, _ in SOURCES:
+    for name, options, _ in sources:
         seeds = [seeds_of(7_919, index) for index in range(episodes)]
         waiting = [
             Episode(f"e{i}", "", s, seeds_of(s, 1), seeds_of(s, 2), {**options, "split": "heldout"})
@@ -248,7 +259,7 @@ def _evaluate(loaded: LoadedModel, episodes: int) -> dict[str, Any]:
         ]
         lived = live(waiting, policy, partial(load_env, name), loaded.renderer, Limits(64, 1024), at_once=100)
         result = summarise(lived)
-        found[name] = {
+        found[" ".join([name, *options.values()])] = {
             "success": round(result.success, 3),
             "interval": [round(result.success_low, 3), round(result.success_high, 3)],
             "charges": round(result.charges, 3),

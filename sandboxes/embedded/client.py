@@ -7,11 +7,7 @@ evidence, but checks and clamps everything the program's own process has reporte
 import itertools
 import json
 import os
-import signal
 import socket
-import subprocess
-import sys
-import tempfile
 import threading
 import uuid
 from collections.abc import Collection
@@ -23,31 +19,20 @@ from accredit.sandboxes.protocol import ErrorSpan, IsolationReport, Layer, Limit
 from accredit.sandboxes.verdict import Evidence, Reported, Status, classify
 
 from . import spans, wire
+from .launch import DirectLauncher, Launcher
 from .wire import SETUP_S
 
 _START_S = 30.0
 _GRACE_S = 15.0  # killing, reaping and reporting, on a busy machine
 _CLOSE_S = 5.0
-_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "TMPDIR": "/tmp", "LANG": "C.UTF-8"}
-
-# The slot must not run the trainer's site hooks or the rest of the suite: it is handed only the folder it needs.
-_BOOTSTRAP = """
-import sys, types
-for name, path in (("accredit", []), ("accredit.sandboxes", [sys.argv[1]])):
-    sys.modules[name] = package = types.ModuleType(name)
-    package.__path__ = path
-sys.modules["accredit"].sandboxes = package
-from accredit.sandboxes.embedded.slot import main
-main(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
-"""
 
 
 class SlotClient:
     """One slot. Runs are serialised by a lock; `cancel` and `close` may come from other threads."""
 
-    def __init__(self, limits: Limits, without: Collection[str] = ()) -> None:
-        if sys.platform != "linux":
-            raise SandboxError(f"the embedded backend expected Linux, actually {sys.platform}: use a container there")
+    def __init__(self, limits: Limits, without: Collection[str] = (), launcher: Launcher | None = None) -> None:
+        launcher = launcher or DirectLauncher()
+        self.backend = launcher.name
         self.sandbox_id = f"slot-{uuid.uuid4().hex[:12]}"
         self.limits = limits
         self._lock = threading.Lock()
@@ -56,16 +41,8 @@ class SlotClient:
         self._running: int | None = None
         self._cancelled: set[int] = set()
         self._closed = False
-        self._complaints = tempfile.TemporaryFile()
-        self._socket, theirs = socket.socketpair()
-        try:
-            self._process = _spawn(theirs, self._complaints.fileno(), limits, without)
-        except OSError as error:
-            self._socket.close()
-            self._complaints.close()
-            raise SandboxError(f"the embedded slot could not be executed with {_interpreter()}: {error}") from error
-        finally:
-            theirs.close()
+        self._slot = launcher.launch({"limits": asdict(limits), "without": sorted(without)})
+        self._socket = self._slot.socket
         try:
             self.report = self._await_report()
         except BaseException:
@@ -74,8 +51,8 @@ class SlotClient:
 
     @property
     def pid(self) -> int:
-        """Process id of the slot's outermost process."""
-        return self._process.pid
+        """Process id of the slot's outermost process on this machine."""
+        return self._slot.pid
 
     def new_run_id(self) -> int:
         """Return an id for a run that is to be cancelled by it."""
@@ -95,12 +72,12 @@ class SlotClient:
                     return self._without_run(Evidence(cancelled=True))
                 frame = self._exchange(run_id, source, limits)
             except TimeoutError:
-                self._kill()
+                self._slot.kill()
                 return self._fault(Status.BACKEND_TIMEOUT, f"the slot gave no answer {_GRACE_S:g} s past the deadline")
             except (OSError, EOFError):
-                return self._fault(Status.LOST, f"the slot is gone: {self._last_words()}")
+                return self._fault(Status.LOST, f"the slot is gone: {self._slot.last_words()}")
             except ValueError as error:
-                self._kill()
+                self._slot.kill()
                 return self._fault(Status.PROTOCOL, str(error))
             finally:
                 self._running = None
@@ -114,7 +91,7 @@ class SlotClient:
             try:
                 self._send({"cancel": run_id})
             except OSError:
-                self._kill()
+                self._slot.kill()
 
     def close(self) -> None:
         """End the slot and everything in it. Idempotent; a run in progress comes back as lost."""
@@ -123,24 +100,22 @@ class SlotClient:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
-        try:
-            self._process.wait(_CLOSE_S)
-        except subprocess.TimeoutExpired:
-            self._kill()
-            self._process.wait()
+        if not self._slot.wait(_CLOSE_S):
+            self._slot.kill()
+            self._slot.wait(None)
         with self._lock:
-            self._socket.close()
-            self._complaints.close()
+            self._slot.close()
 
     def _await_report(self) -> IsolationReport:
         try:
             frame = wire.receive(self._socket, _START_S)
         except TimeoutError:
-            raise SandboxError(f"the embedded slot did not start within {_START_S:g} s") from None
+            raise SandboxError(f"the {self.backend} slot did not start within {_START_S:g} s") from None
         if frame is None or "layers" not in frame.header:
-            reason = frame.header.get("refused") if frame is not None else self._last_words()
-            raise SandboxError(f"the embedded slot could not start: {reason}")
-        return IsolationReport("embedded", tuple(Layer(**layer) for layer in frame.header["layers"]))
+            reason = frame.header.get("refused") if frame is not None else self._slot.last_words()
+            raise SandboxError(f"the {self.backend} slot could not start: {reason}")
+        layers = tuple(Layer(**layer) for layer in frame.header["layers"])
+        return IsolationReport(self.backend, self._slot.layers(layers))
 
     def _exchange(self, run_id: int, source: bytes, limits: Limits) -> wire.Frame:
         self._send({"run": run_id, "limits": asdict(limits)}, source)
@@ -192,42 +167,6 @@ class SlotClient:
     def _without_run(self, evidence: Evidence) -> Outcome:
         verdict = classify(evidence)
         return Outcome(verdict.status, verdict.blame, evidence, self.sandbox_id, self.report.isolation_id)
-
-    def _kill(self) -> None:
-        try:
-            self._process.send_signal(signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-
-    def _last_words(self) -> str:
-        """Return the end of what the slot wrote to its standard error."""
-        try:
-            size = os.fstat(self._complaints.fileno()).st_size
-            text = os.pread(self._complaints.fileno(), 2000, max(0, size - 2000)).decode("utf-8", "replace").strip()
-        except (OSError, ValueError):
-            text = ""
-        return text.splitlines()[-1] if text else "it left no message"
-
-
-def _interpreter() -> str:
-    """Return the interpreter below any virtual environment: inside the sandbox only that one exists."""
-    return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
-
-
-def _spawn(theirs: socket.socket, complaints: int, limits: Limits, without: Collection[str]) -> subprocess.Popen[bytes]:
-    options = json.dumps({"limits": asdict(limits), "without": sorted(without)})
-    folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    fd = theirs.fileno()
-    return subprocess.Popen(
-        [_interpreter(), "-I", "-S", "-B", "-c", _BOOTSTRAP, folder, str(fd), str(os.getpid()), options],
-        env=_ENVIRONMENT,
-        cwd="/",
-        pass_fds=(fd,),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=complaints,
-        start_new_session=True,  # Ctrl-C at the trainer's terminal is for the trainer
-    )
 
 
 def _parse_report(raw: bytes) -> dict[str, Any]:

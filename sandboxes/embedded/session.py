@@ -20,6 +20,8 @@ _threads: ThreadPoolExecutor | None = None
 class EmbeddedSandbox:
     """Opens embedded sessions. `without` leaves named layers out, to see how a weaker machine behaves."""
 
+    name = "embedded"
+
     def __init__(self, without: Collection[str] = ()) -> None:
         self.without = frozenset(without)
 
