@@ -32,7 +32,8 @@ from accredit.sandboxes.embedded.slot import main
 main(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
 """
 """Runs the slot without the site hooks and without the rest of the suite. Its arguments: the folder of this package,
-the descriptor of the stream, the process whose end ends the slot, and the options as JSON."""
+the descriptor of the stream, the process whose end ends the slot (0 where it cannot be seen: the stream's end does),
+and the options as JSON."""
 
 
 class Launched(Protocol):

@@ -66,7 +66,7 @@ class Supervisor:
 
     plan: Plan
     control: socket.socket
-    trainer: int
+    trainer: int | None
     own_processes: int | None
     spare: Pair | None = None
 
@@ -150,11 +150,12 @@ class Watch:
     cancelled: bool = False
     setup_late: bool = False
 
-    def until_end(self, control: socket.socket, trainer: int) -> None:
+    def until_end(self, control: socket.socket, trainer: int | None) -> None:
         """Wait until the init is dead or the run has to be stopped."""
         pair, poll = self.pair, select.poll()
         for fd in (pair.stdout, pair.stderr, pair.setup, pair.pidfd, control.fileno(), trainer):
-            poll.register(fd, select.POLLIN)
+            if fd is not None:
+                poll.register(fd, select.POLLIN)
         deadline = time.monotonic() + SETUP_S
         while True:
             left = deadline - time.monotonic()

@@ -36,7 +36,7 @@ class _Start:
     """What the outer process hands down: sockets, limits, and why layers are off that it knows of."""
 
     control: socket.socket
-    trainer: int
+    trainer: int | None
     limits: Limits
     group: Cgroup | None
     uid: int
@@ -44,9 +44,12 @@ class _Start:
 
 
 def main(control_fd: int, trainer_pid: int, options: str) -> None:
-    """Serve one client; `options` is JSON with `limits` and `without` (layers to leave out)."""
-    trainer = os.pidfd_open(trainer_pid)
-    if os.getppid() != trainer_pid:
+    """Serve one client; `options` is JSON with `limits` and `without` (layers to leave out).
+
+    A `trainer_pid` of 0 says that the client's process cannot be seen from here: the end of the stream ends the slot.
+    """
+    trainer = os.pidfd_open(trainer_pid) if trainer_pid else None
+    if trainer_pid and os.getppid() != trainer_pid:
         return  # it died before we could watch it
     asked = json.loads(options)
     off = dict.fromkeys(asked["without"], "left out on request")
