@@ -30,3 +30,13 @@ register(
     "accredit.envs.catalogue.python_math:PythonMath",
     "Number problems solved by writing Python in a sandbox (levels easy, medium, hard).",
 )
+register(
+    "SQL-v0",
+    "accredit.envs.catalogue.sql:SQL",
+    "Questions about a small database, answered by a query (levels easy, medium, hard).",
+)
+register(
+    "Python-v0",
+    "accredit.envs.catalogue.python:Python",
+    "Functions written against hidden tests, run in a sandbox (levels easy, medium, hard).",
+)
