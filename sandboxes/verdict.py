@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from os import WIFSIGNALED, WTERMSIG, waitstatus_to_exitcode
-from signal import SIGKILL, SIGXCPU
+from signal import SIGKILL, SIGXCPU, SIGXFSZ
 from typing import Any, NamedTuple
 
 
@@ -74,7 +74,8 @@ FAULTS = frozenset({Status.START_FAILED, Status.LOST, Status.BACKEND_TIMEOUT, St
 class Evidence:
     """What was seen of one run from outside. `None` = not measured there, 0 = measured and none.
 
-    `wait_status` is the raw status of `wait(2)`, so that `exit(137)` and a death by signal 9 stay apart.
+    `wait_status` is the raw status of `wait(2)`, so that `exit(137)` and a death by signal 9 stay apart. `command` says
+    that a command ran, not Python source: it has no end nonce, so that its exit code 0 is all that it can show.
     """
 
     fault: Status | None = None
@@ -92,6 +93,7 @@ class Evidence:
     oom_kills: int | None = None
     pids_refused: int | None = None
     disk_full: bool | None = None
+    command: bool = False
 
     def __post_init__(self) -> None:
         if self.fault is not None and self.fault not in FAULTS:
@@ -134,13 +136,15 @@ def classify(evidence: Evidence) -> Verdict:
     if evidence.oom_kills:
         return Verdict(Status.OUT_OF_MEMORY, Blame.MODEL)  # also at exit 0: the killed one may have been a child
     if WIFSIGNALED(evidence.wait_status):
+        if WTERMSIG(evidence.wait_status) == SIGXFSZ:
+            return Verdict(Status.LIMIT_HIT, Blame.MODEL)  # a file longer than may be
         return Verdict(Status.TIMEOUT_CPU if _died_of_cpu_limit(evidence) else Status.SIGNAL, Blame.MODEL)
     return _classify_exit(evidence, waitstatus_to_exitcode(evidence.wait_status))
 
 
 def _classify_exit(evidence: Evidence, code: int) -> Verdict:
     if code == 0:
-        if evidence.reported is Reported.END:
+        if evidence.command or evidence.reported is Reported.END:
             return Verdict(Status.OK, Blame.NOBODY)
         if evidence.reported is Reported.EXIT:
             return Verdict(Status.EXIT, Blame.NOBODY)  # sys.exit(0) is no failure, but the last line did not run

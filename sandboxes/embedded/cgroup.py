@@ -18,7 +18,8 @@ _V1 = {
 }
 _V2 = ("memory.max", "memory.swap.max", "memory.events", "pids.max", "pids.events")
 _PEAK = ("memory.max_usage_in_bytes", "memory.peak")
-_OPTIONAL = {"memory.memsw.limit_in_bytes", "memory.swap.max", "pids.events", *_PEAK}
+_USAGE = ("memory.usage_in_bytes", "memory.current")
+_OPTIONAL = {*_USAGE, "memory.memsw.limit_in_bytes", "memory.swap.max", "pids.events", *_PEAK}
 
 
 @dataclass(slots=True)
@@ -29,10 +30,11 @@ class Cgroup:
     joins: list[int] = field(default_factory=list)
     files: dict[str, int] = field(default_factory=dict)
     limits: tuple[int, int] | None = None
+    fixed: bool = False
 
     def set_limits(self, memory_mb: int, pids: int) -> None:
-        """Bound the whole group; swap does not extend the memory."""
-        if self.limits == (memory_mb, pids):
+        """Bound the whole group; swap does not extend the memory. A group that somebody else made stays as it is."""
+        if self.fixed or self.limits == (memory_mb, pids):
             return
         size = str(memory_mb * _MB)
         if "memory.max" in self.files:
@@ -46,6 +48,10 @@ class Cgroup:
                 self._write(name, size)
         self._write("pids.max", str(pids))
         self.limits = (memory_mb, pids)
+
+    def bounds(self, memory_mb: int) -> bool:
+        """Whether it is this group that holds a run to so much memory."""
+        return not self.fixed or self.limits is None or memory_mb >= self.limits[0]
 
     def join(self) -> None:
         """Put the calling process into the group."""
@@ -74,6 +80,13 @@ class Cgroup:
             if name in self.files:
                 return int(os.pread(self.files[name], 64, 0)) / _MB
         return None
+
+    def usage_mb(self) -> float:
+        """Return the memory that the group uses now, in MiB; 0 where nothing says."""
+        for name in _USAGE:
+            if name in self.files:
+                return int(os.pread(self.files[name], 64, 0)) / _MB
+        return 0.0
 
     def remove(self, within_s: float = 1.0) -> None:
         """Delete the group; its last process may need a moment to be gone."""
@@ -128,6 +141,38 @@ def create(memory_mb: int, pids: int) -> Cgroup:
     raise OSError("; ".join(reasons))
 
 
+def watch(memory_mb: int, pids: int) -> Cgroup:
+    """Open the counters of the group this process is in: a container's, bounded from outside for runs of this size.
+
+    Raise `OSError` where they cannot be read, or where the group bounds no memory.
+    """
+    mounts, own = _mounts(), _own_groups()
+    group = Cgroup(limits=(memory_mb, pids), fixed=True)
+    if "memory" in mounts:
+        found = {name: mounts[name] + own.get(name, "/").rstrip("/") for name in _V1 if name in mounts}
+        names = {"memory.oom_control": "memory", "memory.limit_in_bytes": "memory", "pids.events": "pids"}
+    elif "" in mounts:
+        found = {"": mounts[""] + own.get("", "/").rstrip("/")}
+        names = {"memory.events": "", "memory.max": "", "pids.events": ""}
+    else:
+        raise OSError("no control groups can be seen")
+    for name, controller in names.items():
+        directory = found.get(controller, "")
+        if not os.path.isdir(directory):  # a container often sees only its own part of the tree
+            directory = mounts.get(controller, "")
+        try:
+            group.files[name] = os.open(f"{directory}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            if name not in _OPTIONAL:
+                raise
+    bound = group.files.pop("memory.limit_in_bytes" if "memory" in mounts else "memory.max")
+    text = os.pread(bound, 64, 0).decode().strip()
+    os.close(bound)
+    if not text.isdigit() or int(text) > 1 << 60:
+        raise OSError("the group this process is in bounds no memory")
+    return group
+
+
 def _create_v1(group: Cgroup, mounts: dict[str, str], own: dict[str, str], name: str) -> None:
     for controller, names in _V1.items():
         if controller not in mounts:
@@ -136,7 +181,7 @@ def _create_v1(group: Cgroup, mounts: dict[str, str], own: dict[str, str], name:
         if not os.path.isdir(parent):  # a container often sees only its own part of the tree
             parent = mounts[controller]
         _make(group, parent, name)
-        group._open(group.directories[-1], (*names, _PEAK[0]) if controller == "memory" else names)
+        group._open(group.directories[-1], (*names, _PEAK[0], _USAGE[0]) if controller == "memory" else names)
 
 
 def _create_v2(group: Cgroup, mounts: dict[str, str], own: dict[str, str], name: str) -> None:
@@ -150,7 +195,7 @@ def _create_v2(group: Cgroup, mounts: dict[str, str], own: dict[str, str], name:
             if {"memory", "pids"} <= set(file.read().split()):
                 try:
                     _make(group, parent, name)
-                    group._open(group.directories[-1], (*_V2, _PEAK[1]))
+                    group._open(group.directories[-1], (*_V2, _PEAK[1], _USAGE[1]))
                     return
                 except OSError as error:
                     last = error

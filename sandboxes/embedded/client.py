@@ -4,45 +4,57 @@ Blocking at heart and callable from any thread; `EmbeddedSession` wraps it for a
 evidence, but checks and clamps everything the program's own process has reported.
 """
 
-import itertools
 import json
 import os
-import socket
-import threading
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from accredit.sandboxes.errors import SandboxError
-from accredit.sandboxes.protocol import ErrorSpan, IsolationReport, Layer, Limits, Outcome, Usage
+from accredit.sandboxes.protocol import Entry, ErrorSpan, IsolationReport, Layer, Limits, Outcome, Usage
 from accredit.sandboxes.verdict import Evidence, Reported, Status, classify
 
 from . import spans, wire
 from .launch import DirectLauncher, Launcher
+from .link import Link
 from .wire import SETUP_S
 
 _START_S = 30.0
 _GRACE_S = 15.0  # killing, reaping and reporting, on a busy machine
-_CLOSE_S = 5.0
+_FILES_S = 60.0
+_MOST_STDIN = 16 << 20
 
 
 class SlotClient:
-    """One slot. Runs are serialised by a lock; `cancel` and `close` may come from other threads."""
+    """One session over a slot. Requests are serialised by a lock; `cancel` and `close` may come from other threads.
 
-    def __init__(self, limits: Limits, without: Collection[str] = (), launcher: Launcher | None = None) -> None:
-        launcher = launcher or DirectLauncher()
-        self.backend = launcher.name
-        self.sandbox_id = f"slot-{uuid.uuid4().hex[:12]}"
+    A branch of a live interpreter shares the slot; every other session has its own.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        without: Collection[str] = (),
+        launcher: Launcher | None = None,
+        *,
+        beside: "SlotClient | None" = None,
+        session: int = 0,
+    ) -> None:
         self.limits = limits
-        self._lock = threading.Lock()
-        self._sending = threading.Lock()
-        self._run_ids = itertools.count(1)
+        self.without = without
+        self._launcher = launcher = launcher or DirectLauncher()
+        self._session = session
         self._running: int | None = None
-        self._cancelled: set[int] = set()
         self._closed = False
-        self._slot = launcher.launch({"limits": asdict(limits), "without": sorted(without)})
-        self._socket = self._slot.socket
+        self.backend = launcher.name
+        if beside is not None:
+            self._link, self.report = beside._link, beside.report
+            self.sandbox_id = f"{beside.sandbox_id}.{session}"
+            self._link.join(session)
+            return
+        self.sandbox_id = f"slot-{uuid.uuid4().hex[:12]}"
+        self._link = Link(launcher.launch({"limits": asdict(limits), "without": sorted(without)}))
         try:
             self.report = self._await_report()
         except BaseException:
@@ -52,81 +64,119 @@ class SlotClient:
     @property
     def pid(self) -> int:
         """Process id of the slot's outermost process on this machine."""
-        return self._slot.pid
+        return self._link.slot.pid
 
     def new_run_id(self) -> int:
         """Return an id for a run that is to be cancelled by it."""
-        return next(self._run_ids)
+        return self._link.new_id()
 
-    def run(self, code: str, limits: Limits | None = None, run_id: int | None = None) -> Outcome:
-        """Run a program and wait for its end; never raises for what the program did."""
-        limits = limits or self.limits
-        run_id = run_id or self.new_run_id()
-        source = code.encode("utf-8", "surrogatepass")
-        with self._lock:
-            if self._closed:
-                raise SandboxError(f"{self.sandbox_id} is closed: open a new session to run more programs")
-            self._running = run_id
-            try:
-                if run_id in self._cancelled:
-                    return self._without_run(Evidence(cancelled=True))
-                frame = self._exchange(run_id, source, limits)
-            except TimeoutError:
-                self._slot.kill()
-                return self._fault(Status.BACKEND_TIMEOUT, f"the slot gave no answer {_GRACE_S:g} s past the deadline")
-            except (OSError, EOFError):
-                return self._fault(Status.LOST, f"the slot is gone: {self._slot.last_words()}")
-            except ValueError as error:
-                self._slot.kill()
-                return self._fault(Status.PROTOCOL, str(error))
-            finally:
-                self._running = None
-                self._cancelled.discard(run_id)
-        return self._outcome(frame, code)
+    def run(
+        self,
+        program: str | Sequence[str],
+        limits: Limits | None = None,
+        run_id: int | None = None,
+        *,
+        stdin: bytes = b"",
+    ) -> Outcome:
+        """Run Python source or a command and wait for its end; never raises for what the program did."""
+        if len(stdin) > _MOST_STDIN:
+            raise SandboxError(f"expected at most {_MOST_STDIN} bytes of standard input, actually {len(stdin)}")
+        if isinstance(program, str):
+            return self._execute({"op": "run"}, program, (_encoded(program), stdin), limits, run_id)
+        return self._execute({"op": "run", "argv": _arguments(program)}, "", (b"", stdin), limits, run_id)
+
+    def read(self, path: str, most_bytes: int = 1 << 20) -> bytes:
+        """Return a file of the session's folder; `SandboxError` if it is no file, or longer than `most_bytes`."""
+        return self._ask({"op": "read", "path": path, "most_bytes": most_bytes}).blobs[0]
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file of the session's folder, whole or not at all, and the folders above it."""
+        self._ask({"op": "write", "path": path}, data)
+
+    def list(self, path: str = ".") -> tuple[Entry, ...]:
+        """Return what lies below a folder of the session's folder, sorted by path, at most 4,096 entries."""
+        return tuple(Entry(*entry) for entry in self._ask({"op": "list", "path": path}).header["entries"])
+
+    def branch(self) -> "SlotClient":
+        """Return another session in the same state, in a slot of its own; `SandboxError` if it cannot be copied."""
+        frame = self._ask({"op": "branch"})
+        other = SlotClient(self.limits, self.without, self._launcher)
+        try:
+            other._ask({"op": "unpack", "facts": frame.header["facts"]}, frame.blobs[0])
+        except BaseException:
+            other.close()
+            raise
+        return other
 
     def cancel(self, run_id: int) -> None:
         """Stop a run, in progress or still waiting for its turn; its outcome is `cancelled`."""
-        self._cancelled.add(run_id)
-        if self._running == run_id:
-            try:
-                self._send({"cancel": run_id})
-            except OSError:
-                self._slot.kill()
+        self._link.cancel(run_id)
 
     def close(self) -> None:
-        """End the slot and everything in it. Idempotent; a run in progress comes back as lost."""
+        """End the session and everything in it. Idempotent; a run in progress comes back as lost."""
         self._closed = True
-        try:
-            self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-        if not self._slot.wait(_CLOSE_S):
-            self._slot.kill()
-            self._slot.wait(None)
-        with self._lock:
-            self._slot.close()
+        self._link.release(self._session, self._running)
+
+    def _execute(
+        self, header: dict[str, Any], source: str, blobs: tuple[bytes, ...], limits: Limits | None, run_id: int | None
+    ) -> Outcome:
+        limits = limits or self.limits
+        run_id = run_id or self.new_run_id()
+        link = self._link
+        with link.lock:
+            self._check_open()
+            self._running = link.running = run_id
+            try:
+                if run_id in link.cancelled:
+                    return self._without_run(Evidence(cancelled=True))
+                wait_s = SETUP_S + limits.wall_s + _GRACE_S
+                frame = link.exchange(run_id, {**header, "limits": asdict(limits)}, blobs, wait_s)
+            except TimeoutError:
+                link.slot.kill()
+                return self._fault(Status.BACKEND_TIMEOUT, f"the slot gave no answer {_GRACE_S:g} s past the deadline")
+            except (OSError, EOFError):
+                return self._fault(Status.LOST, f"the slot is gone: {link.slot.last_words()}")
+            except ValueError as error:
+                link.slot.kill()
+                return self._fault(Status.PROTOCOL, str(error))
+            finally:
+                self._running = link.running = None
+                link.cancelled.discard(run_id)
+        if "refused" in frame.header:
+            raise SandboxError(f"{self.sandbox_id}: {frame.header['refused']}")
+        return self._outcome(frame, source)
+
+    def _ask(self, header: dict[str, Any], *blobs: bytes) -> wire.Frame:
+        link = self._link
+        with link.lock:
+            self._check_open()
+            try:
+                frame = link.exchange(link.new_id(), header, blobs, _FILES_S)
+            except (TimeoutError, ValueError) as error:
+                link.slot.kill()
+                raise SandboxError(f"{self.sandbox_id}: expected an answer to {header['op']!r}: {error}") from error
+            except (OSError, EOFError) as error:
+                raise SandboxError(f"{self.sandbox_id}: the slot is gone: {link.slot.last_words()}") from error
+        problem = frame.header.get("refused") or frame.header.get("evidence", {}).get("detail")
+        if problem:
+            raise SandboxError(f"{self.sandbox_id}: {problem}")
+        return frame
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SandboxError(f"{self.sandbox_id} is closed: open a new session to run more programs")
 
     def _await_report(self) -> IsolationReport:
+        slot = self._link.slot
         try:
-            frame = wire.receive(self._socket, _START_S)
+            frame = wire.receive(slot.socket, _START_S)
         except TimeoutError:
             raise SandboxError(f"the {self.backend} slot did not start within {_START_S:g} s") from None
         if frame is None or "layers" not in frame.header:
-            reason = frame.header.get("refused") if frame is not None else self._slot.last_words()
+            reason = frame.header.get("refused") if frame is not None else slot.last_words()
             raise SandboxError(f"the {self.backend} slot could not start: {reason}")
         layers = tuple(Layer(**layer) for layer in frame.header["layers"])
-        return IsolationReport(self.backend, self._slot.layers(layers))
-
-    def _exchange(self, run_id: int, source: bytes, limits: Limits) -> wire.Frame:
-        self._send({"run": run_id, "limits": asdict(limits)}, source)
-        if run_id in self._cancelled:  # it was cancelled before the slot knew of it
-            self._send({"cancel": run_id})
-        frame = wire.receive(self._socket, SETUP_S + limits.wall_s + _GRACE_S)
-        if frame is None:
-            raise EOFError
-        if frame.header.get("run") != run_id:
-            raise ValueError(f"expected the answer to run {run_id}, actually to run {frame.header.get('run')!r}")
-        return frame
+        return IsolationReport(self.backend, slot.layers(layers))
 
     def _outcome(self, frame: wire.Frame, source: str) -> Outcome:
         stdout, stderr, raw_report = frame.blobs if len(frame.blobs) == 3 else (b"", b"", b"")
@@ -156,17 +206,22 @@ class SlotClient:
             usage=Usage(**frame.header.get("usage", {})),
         )
 
-    def _send(self, header: dict[str, Any], *blobs: bytes) -> None:
-        with self._sending:
-            self._socket.settimeout(SETUP_S)
-            wire.send(self._socket, header, *blobs)
-
     def _fault(self, status: Status, detail: str) -> Outcome:
         return self._without_run(Evidence(fault=status, detail=detail))
 
     def _without_run(self, evidence: Evidence) -> Outcome:
         verdict = classify(evidence)
         return Outcome(verdict.status, verdict.blame, evidence, self.sandbox_id, self.report.isolation_id)
+
+
+def _encoded(source: str) -> bytes:
+    return source.encode("utf-8", "surrogatepass")
+
+
+def _arguments(command: Sequence[str]) -> list[str]:
+    if not command or not command[0] or any("\0" in part for part in command):
+        raise SandboxError(f"expected a command and its arguments without null characters, actually {command!r}")
+    return list(command)
 
 
 def _parse_report(raw: bytes) -> dict[str, Any]:

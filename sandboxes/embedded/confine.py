@@ -14,6 +14,7 @@ from accredit.sandboxes.protocol import Limits
 
 from . import kernel, landlock, namespaces, rlimits, seccomp
 from .cgroup import Cgroup
+from .folder import Folder
 from .namespaces import Way
 
 _FIRST_UID, _UIDS = 60578, 606  # a range that no user or service of a distribution is given
@@ -22,13 +23,17 @@ _SLOT_PROCESSES = 4  # of the slot itself, where they count as the same user's
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The walls of one slot. `layers` are those that every run must get; `tasks_of_user` had run before it started."""
+    """The walls of one slot. `layers` are those that every run must get; `tasks_of_user` had run before it started.
+
+    `folder` is the session's.
+    """
 
     way: Way
     layers: frozenset[str]
     cgroup: Cgroup | None
     uid: int
     tasks_of_user: int
+    folder: Folder
 
 
 def uid_for(slot_pid: int) -> int:
@@ -44,21 +49,24 @@ def wall_in(plan: Plan, scratch: str) -> dict[str, str]:
     _attempt("uid_drop", plan, failures, lambda: _drop_uid(plan.uid))
     _give_up_privileges()
     allowed = namespaces.readable_paths(plan.way)
-    _attempt("landlock", plan, failures, lambda: landlock.apply(allowed, [scratch, "/dev/null"]))
+    _attempt("landlock", plan, failures, lambda: landlock.apply(allowed, [scratch, plan.folder.path, "/dev/null"]))
     _attempt("seccomp", plan, failures, _filter_calls)
     return failures
 
 
-def limit(plan: Plan, limits: Limits) -> dict[str, str]:
-    """Bind this process to a run's limits; return the failure, if any. It needs no privileges."""
+def limit(plan: Plan, limits: Limits, beside: int = 0) -> dict[str, str]:
+    """Bind this process to a run's limits; return the failure, if any. It needs no privileges.
+
+    `beside` counts the processes of the session that live next to it as the same user's.
+    """
     failures: dict[str, str] = {}
     bounded = "cgroup" in plan.layers
     if "uid_drop" in plan.layers:
-        most = limits.pids
+        most = limits.pids + beside
     elif plan.way is not Way.NONE:
-        most = limits.pids + _SLOT_PROCESSES
+        most = limits.pids + _SLOT_PROCESSES + beside
     else:
-        most = None if bounded else limits.pids + plan.tasks_of_user
+        most = None if bounded else limits.pids + plan.tasks_of_user + beside
     apply = partial(rlimits.apply, limits, memory_bounded=bounded, most_processes=most)
     _attempt("rlimits", plan, failures, apply)
     return failures

@@ -4,6 +4,7 @@ Every function raises `OSError` with the call's name when the kernel says no.
 """
 
 import ctypes
+import errno
 import os
 import platform
 import struct
@@ -47,6 +48,16 @@ def unshare(flags: int) -> None:
 def setns(fd: int, flags: int) -> None:
     """Move this process (for NEWPID, its next children) into the namespace behind `fd`."""
     check(libc.setns(fd, flags), "setns")
+
+
+def pidfd_open(pid: int) -> int | None:
+    """Return a descriptor that tells a process's end, `None` from a kernel that has none (gVisor's)."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise
+        return None
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:

@@ -1,8 +1,8 @@
 """Namespaces and a minimal read-only root: what the slot and its runs can see of the machine.
 
 Two ways in: as root, or through a user namespace (which works for ordinary users where the machine allows it). The
-slot gets its own mounts, processes, network (none), IPC and host name; each run gets another process namespace, a
-fresh `/tmp` and its own `/proc`.
+slot gets its own mounts, processes, network (none), IPC, host name and `/work`, the session's folder; each run gets
+another process namespace, a fresh `/tmp` and its own `/proc`.
 """
 
 import os
@@ -17,8 +17,12 @@ from .kernel import MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_PRIVATE, MS_RDON
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache")
 _DEVICES = ("null", "zero", "random", "urandom")
+_DEVICE_LINKS = {"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}  # into /proc/self
 _HOST = "/.host"
-_TMP_INODES = 4096
+_INODES = 4096
+
+WORK = "/work"
+"""The session's folder, where there are namespaces."""
 
 
 class Way(StrEnum):
@@ -51,8 +55,8 @@ def interpreter_paths() -> list[str]:
     return [path for path in paths if path != "/" and not _inside(path, "/usr")]
 
 
-def make_root() -> None:
-    """Pivot into a read-only root that holds the system's programs and libraries, this interpreter, and no more."""
+def make_root(disk_mb: int) -> None:
+    """Pivot into a read-only root: the system's programs and libraries, this interpreter, and an empty `/work`."""
     wanted = {path: os.path.realpath(path) for path in (*_SYSTEM, *interpreter_paths()) if os.path.exists(path)}
     links = {path: os.readlink(path) for path in _SYSTEM if os.path.islink(path)}
     kernel.mount(None, "/", None, MS_REC | MS_PRIVATE)
@@ -65,10 +69,13 @@ def make_root() -> None:
             os.symlink(links[path], path)
         elif not os.path.exists(path):  # else it came with a directory above it
             _bind(_HOST + source, path)
-    for name in ("tmp", "proc", "dev"):
-        os.mkdir("/" + name)
+    for path in ("/tmp", "/proc", "/dev", WORK):
+        os.mkdir(path)
     for name in _DEVICES:
         _bind(f"{_HOST}/dev/{name}", f"/dev/{name}", read_only=False)
+    for name, target in _DEVICE_LINKS.items():
+        os.symlink(f"/proc/self/{target}", f"/dev/{name}")
+    _mount_scratch(WORK, disk_mb)
     with suppress(OSError):  # inside containers that mask parts of /proc the kernel refuses a new one
         kernel.mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     kernel.detach(_HOST)
@@ -80,11 +87,17 @@ def enter_run(disk_mb: int) -> None:
     """Give the first process of a run's process namespace its own `/tmp` and `/proc`."""
     kernel.unshare(kernel.NEWNS)
     flags = MS_NOSUID | MS_NODEV
-    kernel.mount("tmpfs", "/tmp", "tmpfs", flags, f"size={disk_mb}m,mode=1777,nr_inodes={_TMP_INODES}")
+    _mount_scratch("/tmp", disk_mb)
     for options in ("subset=pid", None):  # without the subset, /proc also shows facts about the host
         with suppress(OSError):
             kernel.mount("proc", "/proc", "proc", flags | MS_NOEXEC, options)
             return
+
+
+def _mount_scratch(target: str, disk_mb: int) -> None:
+    """Mount an empty folder in memory that can hold so much and no more."""
+    options = f"size={disk_mb}m,mode=1777,nr_inodes={_INODES}"
+    kernel.mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, options)
 
 
 def _bind(source: str, target: str, read_only: bool = True) -> None:

@@ -2,12 +2,14 @@
 
 The init is the first process of the run's process namespace: it reaps orphans, passes the program's raw wait status
 on, and with its own end the kernel ends all the others. Forking is what a run costs most, so a slot keeps one pair
-ready behind all its walls, with an empty `/tmp`. Only the limits come with the program to run.
+ready behind all its walls, with an empty `/tmp`. Only the limits come with what is to run: source or a command.
 """
 
+import fcntl
 import json
 import os
 import signal
+import socket
 import struct
 import tempfile
 from dataclasses import asdict, dataclass
@@ -15,7 +17,7 @@ from typing import Any, NoReturn
 
 from accredit.sandboxes.protocol import Limits
 
-from . import kernel, namespaces, program
+from . import command, kernel, namespaces, program
 from .confine import Plan, limit, wall_in
 from .namespaces import Way
 from .page import ReportPage
@@ -30,6 +32,21 @@ _SIZES = struct.Struct("<II")
 
 
 @dataclass(frozen=True, slots=True)
+class Order:
+    """What is to run: Python source, or a command if `argv` is given; a trial runs nothing.
+
+    `beside` counts the session's processes that live next to it.
+    """
+
+    limits: Limits
+    source: bytes = b""
+    argv: list[str] | None = None
+    stdin: bytes = b""
+    beside: int = 0
+    trial: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Pair:
     """A run's processes as the supervisor holds them: descriptors to read from, and one to feed."""
 
@@ -39,29 +56,34 @@ class Pair:
     stderr: int
     setup: int
     status: int
-    feed: int
+    feed: socket.socket
     page: ReportPage
     scratch: str
     disk_mb: int
 
-    def start(self, source: bytes, limits: Limits, trial: bool) -> None:
+    def start(self, order: Order) -> None:
         """Hand over what to run. If the pair is dead that shows in its end, not here."""
-        head = json.dumps({"limits": asdict(limits), "trial": trial}).encode()
-        left = memoryview(b"".join((_SIZES.pack(len(head), len(source)), head, source)))
+        facts = {"limits": asdict(order.limits), "trial": order.trial, "argv": order.argv, "beside": order.beside}
+        head = json.dumps(facts).encode()
+        text = b"".join((_SIZES.pack(len(head), len(order.source)), head, order.source))
+        stdin = [sealed(order.stdin)] if order.stdin else []
         try:
-            while left:
-                left = left[os.write(self.feed, left) :]
-        except BrokenPipeError:
+            sent = socket.send_fds(self.feed, [text], stdin)
+            self.feed.sendall(memoryview(text)[sent:])
+        except (BrokenPipeError, ConnectionResetError):
             pass
-        os.close(self.feed)
+        finally:
+            for fd in stdin:
+                os.close(fd)
+            self.feed.close()
 
 
 def make_pair(plan: Plan, own_processes: int | None, disk_mb: int) -> Pair:
     """Fork an init and a waiting program; `own_processes` is the supervisor's process namespace, if it has one."""
-    pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(5)]
-    (stdout, _), (stderr, _), (setup, _), (status, _), (_, feed) = pipes
-    theirs = [writer for _, writer in pipes[:4]] + [pipes[4][0]]
-    ours = [stdout, stderr, setup, status, feed]
+    pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(4)]
+    feed, fed = socket.socketpair()
+    theirs = [writer for _, writer in pipes] + [fed.detach()]
+    ours = [reader for reader, _ in pipes]
     page, supervisor = ReportPage(), os.getpid()
     scratch = "/tmp" if plan.way is not Way.NONE else tempfile.mkdtemp(prefix="accredit-")
     try:
@@ -69,18 +91,21 @@ def make_pair(plan: Plan, own_processes: int | None, disk_mb: int) -> Pair:
             kernel.unshare(kernel.NEWPID)
         pid = os.fork()
         if pid == 0:
+            feed.close()  # who holds this end waits for its end for ever
             for fd in ours:
-                os.close(fd)  # above all `feed`: who holds its writing end waits for it for ever
+                os.close(fd)
             _be_init(plan, theirs, page, scratch, disk_mb, 0 if own_processes is not None else supervisor)
         if own_processes is not None:
             kernel.setns(own_processes, kernel.NEWPID)
     except OSError:
+        feed.close()
         for fd in ours:
             os.close(fd)
         raise
     finally:
         for fd in theirs:
             os.close(fd)
+    stdout, stderr, setup, status = ours
     return Pair(pid, os.pidfd_open(pid), stdout, stderr, setup, status, feed, page, scratch, disk_mb)
 
 
@@ -102,8 +127,7 @@ def _be_init(plan: Plan, ends: list[int], page: ReportPage, scratch: str, disk_m
             pid, ended = os.wait()
             if pid == child:
                 break
-        left = os.statvfs(scratch)
-        os.write(3, INIT_STATUS.pack(ended, plan.way is not Way.NONE and not (left.f_bavail and left.f_favail)))
+        os.write(3, INIT_STATUS.pack(ended, _disk_full(plan, scratch)))
     except BaseException as error:
         _say(setup, FAILED + repr(error).encode())
     os._exit(0)
@@ -117,39 +141,68 @@ def _be_program(
         os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
-        os.chdir(scratch)
+        os.chdir(plan.folder.path)
         os.environ.update(HOME=scratch, TMPDIR=scratch)
         os.setsid()
-        if plan.way is Way.NONE and "uid_drop" in plan.layers:
-            os.chown(scratch, plan.uid, plan.uid)
+        if "uid_drop" in plan.layers:
+            for fd in (1, 2):
+                os.fchown(fd, plan.uid, plan.uid)  # else `/dev/stderr` could not be opened
+            if plan.way is Way.NONE:
+                os.chown(scratch, plan.uid, plan.uid)
         failures = wall_in(plan, scratch)
-        order, source = _receive(feed)
-        failures |= limit(plan, Limits(**order["limits"]))
+        order, source, stdin = _receive(feed)
+        failures |= limit(plan, Limits(**order["limits"]), order["beside"])
         if order["trial"]:
             os.write(setup, TRIAL + json.dumps(failures).encode())
             os._exit(0)
         if failures:
             raise OSError(f"walls failed that stood before: {failures}")
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        if stdin is not None:
+            os.dup2(stdin, 0)
         os.write(setup, READY)
         os.closerange(3, 1 << 16)
     except BaseException as error:
         _say(setup, FAILED + repr(error).encode())
         os._exit(1)
+    if order["argv"] is not None:
+        command.run(order["argv"], scratch)
     program.run(source, page)
 
 
-def _receive(feed: int) -> tuple[dict[str, Any], bytes]:
-    data = bytearray()
-    while part := os.read(feed, 1 << 16):
-        data += part
+def _receive(feed: int) -> tuple[dict[str, Any], bytes, int | None]:
+    sock = socket.socket(fileno=feed)
+    part, fds, _, _ = socket.recv_fds(sock, 1 << 16, 1)
+    data = bytearray(part)
+    while part:
         if len(data) >= _SIZES.size and len(data) >= _SIZES.size + sum(_SIZES.unpack_from(data)):
             break
+        data += (part := sock.recv(1 << 16))
     if not data:
         os._exit(0)  # the slot ended and never needed this pair
     head, size = _SIZES.unpack_from(data)
     begin = _SIZES.size + head
-    return json.loads(data[_SIZES.size : begin]), bytes(data[begin : begin + size])
+    return json.loads(data[_SIZES.size : begin]), bytes(data[begin : begin + size]), fds[0] if fds else None
+
+
+def sealed(data: bytes) -> int:
+    """Return a descriptor of a file in memory that nobody can change, for a program to read."""
+    fd = os.memfd_create("accredit", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    left = memoryview(data)
+    while left:
+        left = left[os.write(fd, left) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
+def _disk_full(plan: Plan, scratch: str) -> bool:
+    """Say whether a file system that is the sandbox's alone is full; a full disk of the host is nobody's doing."""
+    paths = [scratch] if plan.way is not Way.NONE else []
+    paths += [plan.folder.path] if plan.folder.bounded else []
+    rooms = [os.statvfs(path) for path in paths]
+    return any(not (room.f_bavail and room.f_favail) for room in rooms)
 
 
 def _say(fd: int, text: bytes) -> None:

@@ -64,6 +64,7 @@ def _fresh_main(text: str) -> types.ModuleType:
         del sys.modules[name]
     sys.modules["__main__"] = module
     sys.argv = [FILENAME]
+    sys.path.insert(0, os.getcwd())  # modules in the session's folder, as beside any program
     linecache.cache[FILENAME] = (len(text), None, text.splitlines(keepends=True), FILENAME)
     sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)
     sys.stdout = sys.__stdout__ = _writer(1)

@@ -8,11 +8,11 @@ unread.
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import time
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any, NamedTuple
 
 from accredit.sandboxes.protocol import Limits
@@ -20,9 +20,10 @@ from accredit.sandboxes.verdict import Status, Stopped
 
 from . import wire
 from .confine import Plan
+from .folder import remove_tree
 from .namespaces import Way
 from .orphans import kill_descendants
-from .processes import FAILED, INIT_STATUS, READY, TRIAL, Pair, make_pair
+from .processes import FAILED, INIT_STATUS, READY, TRIAL, Order, Pair, make_pair
 from .wire import SETUP_S
 
 
@@ -76,33 +77,33 @@ class Supervisor:
 
     def try_walls(self, limits: Limits) -> dict[str, str]:
         """Build every wall of the plan around an empty process; return the ones that failed, with the reason."""
-        result = self.run(0, b"", limits, trial=True)
+        result = self.run(0, Order(limits, trial=True))
         if not result.setup.startswith(TRIAL):
             raise OSError(result.evidence.get("detail") or "the first process ended before its walls stood")
         return json.loads(result.setup[1:])
 
-    def run(self, run_id: int, source: bytes, limits: Limits, trial: bool = False) -> Result:
-        """Run one program; raise `TrainerGone` if the client goes away, `OSError` if no process could be made."""
-        group = self.plan.cgroup
+    def run(self, run_id: int, order: Order) -> Result:
+        """Run a program or command; raise `TrainerGone` if the client goes away, `OSError` if no process can be."""
+        group, limits = self.plan.cgroup, order.limits
         oom_before = refused_before = 0
         if group is not None:
-            group.set_limits(limits.memory_mb, limits.pids)
+            group.set_limits(limits.memory_mb + self._at_rest_mb(), limits.pids + order.beside)
             group.reset_peak()
             oom_before, refused_before = group.oom_kills(), group.pids_refused() or 0
         pair = self._take_pair(limits.disk_mb)
         watch = Watch(pair, run_id, limits.wall_s, Output(limits.output_bytes))
         try:
-            pair.start(source, limits, trial)
+            pair.start(order)
             watch.until_end(self.control, self.trainer)
         finally:
             watch.kill()
             _, init_status, used = os.wait4(pair.pid, 0)
             if self.plan.way is Way.NONE:
                 kill_descendants()
-                shutil.rmtree(pair.scratch, ignore_errors=True)
+                remove_tree(pair.scratch)
             watch.drain()
         evidence = watch.evidence(init_status)
-        evidence.update(cpu_s=used.ru_utime + used.ru_stime, cpu_limit_s=limits.cpu_s)
+        evidence.update(cpu_s=used.ru_utime + used.ru_stime, cpu_limit_s=limits.cpu_s, command=order.argv is not None)
         peak_mb: float | None = used.ru_maxrss / 1024
         if group is not None:
             evidence["oom_kills"] = group.oom_kills() - oom_before
@@ -121,12 +122,18 @@ class Supervisor:
             return
         signal.pidfd_send_signal(pair.pidfd, signal.SIGKILL)
         os.waitpid(pair.pid, 0)
-        for fd in (pair.pidfd, pair.stdout, pair.stderr, pair.setup, pair.status, pair.feed):
+        for fd in (pair.pidfd, pair.stdout, pair.stderr, pair.setup, pair.status):
             os.close(fd)
+        pair.feed.close()
         pair.page.close()
         if self.plan.way is Way.NONE:
             kill_descendants()
-            shutil.rmtree(pair.scratch, ignore_errors=True)
+            remove_tree(pair.scratch)
+
+    def _at_rest_mb(self) -> int:
+        """Return the memory that the session's files hold, which is not the next run's own."""
+        used_mb = self.plan.folder.used_mb()
+        return ceil(used_mb) if used_mb >= 1 else 0
 
     def _take_pair(self, disk_mb: int) -> Pair:
         if self.spare is not None and self.spare.disk_mb != disk_mb:  # its `/tmp` has another size

@@ -2,12 +2,12 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self, TypeVar
 
-from accredit.sandboxes.protocol import IsolationReport, Limits, Outcome
+from accredit.sandboxes.protocol import Entry, IsolationReport, Limits, Outcome
 
 from .client import SlotClient
 
@@ -40,7 +40,7 @@ class EmbeddedSandbox:
 
 
 class EmbeddedSession:
-    """One episode's slot. Each run is a fresh process; no state passes from one to the next."""
+    """One episode's slot. Each run is a fresh process in the session's folder, whose files stay."""
 
     def __init__(self, client: SlotClient) -> None:
         self.client = client
@@ -50,20 +50,44 @@ class EmbeddedSession:
         """The layers this slot really has."""
         return self.client.report
 
-    async def run(self, code: str, limits: Limits | None = None) -> Outcome:
-        """Run a program; if the caller is cancelled, the run is stopped before the cancellation goes on."""
+    async def run(self, program: str | Sequence[str], limits: Limits | None = None, *, stdin: bytes = b"") -> Outcome:
+        """Run Python source or a command; a caller who is cancelled has it stopped before the cancellation goes on."""
+        return await self._stoppable(lambda run_id: self.client.run(program, limits, run_id, stdin=stdin))
+
+    async def read(self, path: str, most_bytes: int = 1 << 20) -> bytes:
+        """Return a file of the session's folder; `SandboxError` if it is no file, or longer than `most_bytes`."""
+        return await asyncio.shield(_in_thread(lambda: self.client.read(path, most_bytes)))
+
+    async def write(self, path: str, data: bytes) -> None:
+        """Write a file of the session's folder, whole or not at all, and the folders above it."""
+        await asyncio.shield(_in_thread(lambda: self.client.write(path, data)))
+
+    async def list(self, path: str = ".") -> tuple[Entry, ...]:
+        """Return what lies below a folder of the session's folder, sorted by path, at most 4,096 entries."""
+        return await asyncio.shield(_in_thread(lambda: self.client.list(path)))
+
+    async def branch(self) -> "EmbeddedSession":
+        """Return another session in the same state."""
+        branching = _in_thread(self.client.branch)
+        try:
+            return EmbeddedSession(await asyncio.shield(branching))
+        except asyncio.CancelledError:
+            branching.add_done_callback(_close_unwanted)
+            raise
+
+    async def close(self) -> None:
+        """End the slot. Idempotent; goes on to its end even if the caller is cancelled."""
+        await asyncio.shield(_in_thread(self.client.close))
+
+    async def _stoppable(self, work: Callable[[int], Outcome]) -> Outcome:
         run_id = self.client.new_run_id()
-        running = _in_thread(lambda: self.client.run(code, limits, run_id))
+        running = _in_thread(lambda: work(run_id))
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
             self.client.cancel(run_id)
             running.add_done_callback(_ignore)
             raise
-
-    async def close(self) -> None:
-        """End the slot. Idempotent; goes on to its end even if the caller is cancelled."""
-        await asyncio.shield(_in_thread(self.client.close))
 
     async def __aenter__(self) -> Self:
         return self

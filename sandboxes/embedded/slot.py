@@ -13,22 +13,21 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from accredit.sandboxes.protocol import LAYERS, Layer, Limits
 
-from . import cgroup, kernel, namespaces, rlimits, wire
+from . import cgroup, kernel, namespaces, rlimits, service, wire
 from .cgroup import Cgroup
 from .confine import Plan, uid_for
+from .folder import Folder, remove_tree
 from .namespaces import Way
 from .orphans import SurvivorsLeft
-from .runs import Result, Supervisor, TrainerGone
-
-_IDLE_S = 30 * 24 * 3600.0
-_SEND_S = 60.0
+from .runs import Supervisor, TrainerGone
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +40,13 @@ class _Start:
     group: Cgroup | None
     uid: int
     off: dict[str, str]
+    folder: str | None
 
 
 def main(control_fd: int, trainer_pid: int, options: str) -> None:
-    """Serve one client; `options` is JSON with `limits` and `without` (layers to leave out).
+    """Serve one client; `options` is JSON with `limits`, `without` (layers to leave out) and perhaps `folder`.
+
+    `folder` is a ready and empty one for the session's files, for a slot without namespaces that a container bounds.
 
     A `trainer_pid` of 0 says that the client's process cannot be seen from here: the end of the stream ends the slot.
     """
@@ -62,7 +64,7 @@ def main(control_fd: int, trainer_pid: int, options: str) -> None:
             group = cgroup.create(limits.memory_mb, limits.pids)
         except OSError as error:
             off["cgroup"] = str(error)
-    start = _Start(control, trainer, limits, group, uid_for(os.getpid()), off)
+    start = _Start(control, trainer, limits, group, uid_for(os.getpid()), off, asked.get("folder"))
     try:
         _serve_by_strongest_way(start)
     finally:
@@ -121,15 +123,17 @@ def _be_supervisor(start: _Start, door: int, way: Way, answer: int, refusals: li
     os.close(answer)
     gc.collect()
     gc.freeze()  # keeps the forks from copying pages that only the collector touches
-    start.control.settimeout(_SEND_S)
+    start.control.settimeout(service.SEND_S)
     wire.send(start.control, {"layers": [asdict(layer) for layer in layers]})
     try:
         supervisor.prepare(start.limits.disk_mb)
-        while _serve_one(supervisor):
+        while service.serve_one(supervisor):
             supervisor.prepare(start.limits.disk_mb)
     except (TrainerGone, SurvivorsLeft, OSError):
         pass
     supervisor.discard_spare()
+    if way is Way.NONE and start.folder is None:
+        remove_tree(supervisor.plan.folder.path)
 
 
 def _build(start: _Start, way: Way, refusals: list[str]) -> tuple[Supervisor, list[Layer]]:
@@ -140,7 +144,8 @@ def _build(start: _Start, way: Way, refusals: list[str]) -> tuple[Supervisor, li
         tasks = rlimits.tasks_of_user(os.getuid())
     else:
         own_processes = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-        namespaces.make_root()
+        namespaces.make_root(start.limits.disk_mb)
+    folder = _session_folder(start, way)
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     off = dict(start.off)
     if way is Way.NONE:
@@ -150,7 +155,8 @@ def _build(start: _Start, way: Way, refusals: list[str]) -> tuple[Supervisor, li
     elif os.geteuid() != 0:
         off.setdefault("uid_drop", "not root")
     while True:
-        plan = Plan(way, frozenset(LAYERS) - off.keys(), start.group, start.uid, tasks)
+        folder.give_to(None if "uid_drop" in off else start.uid)
+        plan = Plan(way, frozenset(LAYERS) - off.keys(), start.group, start.uid, tasks, folder)
         supervisor = Supervisor(plan, start.control, start.trainer, own_processes)
         failures = supervisor.try_walls(start.limits)
         if not failures:
@@ -158,26 +164,15 @@ def _build(start: _Start, way: Way, refusals: list[str]) -> tuple[Supervisor, li
         off.update(failures)
 
 
-def _serve_one(supervisor: Supervisor) -> bool:
-    frame = wire.receive(supervisor.control, _IDLE_S)
-    while frame is not None and "run" not in frame.header:  # a cancellation that came after its run had ended
-        frame = wire.receive(supervisor.control, _IDLE_S)
-    if frame is None:
-        return False
-    run_id, limits = frame.header["run"], Limits(**frame.header["limits"])
-    try:
-        result = supervisor.run(run_id, frame.blobs[0], limits)
-    except OSError as error:
-        wire.send(supervisor.control, {"run": run_id, "evidence": {"fault": "start_failed", "detail": str(error)}})
-        return True
-    supervisor.control.settimeout(_SEND_S)
-    output = result.output
-    wire.send(supervisor.control, _header(run_id, result), bytes(output.kept[0]), bytes(output.kept[1]), result.report)
-    return True
-
-
-def _header(run_id: int, result: Result) -> dict[str, Any]:
-    return {"run": run_id, "evidence": result.evidence, "usage": result.usage, "sizes": result.output.sizes}
+def _session_folder(start: _Start, way: Way) -> Folder:
+    """Return the session's folder: memory of its own size with namespaces, else a ready one or one of the host's."""
+    size_mb = start.limits.disk_mb
+    if way is not Way.NONE:
+        return Folder(namespaces.WORK, size_mb, bounded=True)
+    if start.folder is not None:
+        own = os.stat(start.folder).st_dev != os.stat(os.path.dirname(start.folder)).st_dev
+        return Folder(start.folder, size_mb, bounded=own)
+    return Folder(tempfile.mkdtemp(prefix="accredit-"), size_mb, bounded=False)
 
 
 def _in_child(work: Callable[[], None]) -> NoReturn:

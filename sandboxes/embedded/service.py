@@ -1,0 +1,84 @@
+"""What a slot does for its client: one request, one answer, one at a time.
+
+A request names its operation: run something, read or write a file of the session's folder, list or copy the folder.
+What the caller asked wrongly is answered with `refused`; what the host failed at is a fault in the evidence.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from accredit.sandboxes.protocol import Limits
+
+from . import wire
+from .folder import Refused
+from .processes import Order
+from .runs import Result, Supervisor
+
+_IDLE_S = 30 * 24 * 3600.0
+SEND_S = 60.0
+"""How long the client may take to read an answer."""
+
+_Answer = tuple[dict[str, Any], list[bytes]]
+
+
+def serve_one(supervisor: Supervisor) -> bool:
+    """Wait for a request and answer it; False when the client is gone."""
+    frame = wire.receive(supervisor.control, _IDLE_S)
+    while frame is not None and "run" not in frame.header:  # a cancellation that came after its run had ended
+        frame = wire.receive(supervisor.control, _IDLE_S)
+    if frame is None:
+        return False
+    try:
+        answer, blobs = _OPERATIONS[frame.header["op"]](supervisor, frame)
+    except Refused as error:
+        answer, blobs = {"refused": str(error)}, []
+    except OSError as error:
+        answer, blobs = {"evidence": {"fault": "start_failed", "detail": str(error)}}, []
+    supervisor.control.settimeout(SEND_S)
+    wire.send(supervisor.control, {"run": frame.header["run"], **answer}, *blobs)
+    return True
+
+
+def _run(supervisor: Supervisor, frame: wire.Frame) -> _Answer:
+    head, (source, stdin) = frame.header, frame.blobs
+    order = Order(Limits(**head["limits"]), source, head.get("argv"), stdin)
+    return _told(supervisor.run(head["run"], order))
+
+
+def _told(result: Result) -> _Answer:
+    output = result.output
+    header = {"evidence": result.evidence, "usage": result.usage, "sizes": output.sizes}
+    return header, [bytes(output.kept[0]), bytes(output.kept[1]), result.report]
+
+
+def _read(supervisor: Supervisor, frame: wire.Frame) -> _Answer:
+    return {}, [supervisor.plan.folder.read(frame.header["path"], frame.header["most_bytes"])]
+
+
+def _write(supervisor: Supervisor, frame: wire.Frame) -> _Answer:
+    supervisor.plan.folder.write(frame.header["path"], frame.blobs[0])
+    return {}, []
+
+
+def _list(supervisor: Supervisor, frame: wire.Frame) -> _Answer:
+    return {"entries": supervisor.plan.folder.entries(frame.header["path"])}, []
+
+
+def _unpack(supervisor: Supervisor, frame: wire.Frame) -> _Answer:
+    supervisor.plan.folder.unpack(frame.header["facts"], frame.blobs[0])
+    return {}, []
+
+
+def _branch(supervisor: Supervisor, frame: wire.Frame) -> _Answer:
+    facts, joined = supervisor.plan.folder.pack()
+    return {"facts": facts}, [joined]
+
+
+_OPERATIONS: dict[str, Callable[[Supervisor, wire.Frame], _Answer]] = {
+    "run": _run,
+    "read": _read,
+    "write": _write,
+    "list": _list,
+    "branch": _branch,
+    "unpack": _unpack,
+}
