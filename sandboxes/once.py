@@ -8,9 +8,9 @@ from .protocol import Limits, Outcome
 from .select import select
 
 
-def run_python(code: str, limits: Limits | None = None, *, allow_weaker: bool = False) -> Outcome:
+def run_python(code: str, limits: Limits | None = None, *, allow_weaker: bool | None = None) -> Outcome:
     """Run a program in a fresh slot; never raises for what the program did, `SandboxError` if there is no sandbox."""
-    client = select(allow_weaker).open_blocking(limits)
+    client = select(allow_weaker=allow_weaker).open_blocking(limits)
     try:
         return client.run(code)
     finally:

@@ -18,11 +18,13 @@ NAME_PROCESS = "import ctypes; ctypes.CDLL(None).prctl(15, {marker!r}.encode(), 
 @pytest.fixture(scope="session")
 def sandbox() -> EmbeddedSandbox:
     try:
-        return select()
+        chosen = select()
     except SandboxError as error:
         if os.environ.get("REQUIRE_SANDBOX") == "1":
             raise
         pytest.skip(f"no sandbox on this machine: {error}")
+    assert isinstance(chosen, EmbeddedSandbox)
+    return chosen
 
 
 @pytest.fixture(scope="module")

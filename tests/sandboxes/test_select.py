@@ -2,15 +2,27 @@
 
 import logging
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 
-from accredit.sandboxes import Blame, EmbeddedSandbox, Level, Limits, SandboxError, Status
+from accredit.sandboxes import Blame, EmbeddedSandbox, Level, Limits, SandboxError, Status, run_python
 from accredit.sandboxes.protocol import LAYERS
-from accredit.sandboxes.select import FLOOR, choose, probe
+from accredit.sandboxes.select import (
+    ENOUGH,
+    FLOOR,
+    NAME_VARIABLE,
+    WEAKER_VARIABLE,
+    choose,
+    default_names,
+    probe,
+    select,
+    use,
+)
 
 WEAKER = [["seccomp"], ["landlock"], ["cgroup"], ["uid_drop"], ["namespaces"], ["namespaces", "cgroup", "landlock"]]
 
@@ -42,6 +54,67 @@ def test_a_weaker_sandbox_is_given_on_request_and_logged_once(
 
 def test_the_strongest_candidate_wins(sandbox: EmbeddedSandbox) -> None:
     assert choose([EmbeddedSandbox(without=["namespaces"]), sandbox], allow_weaker=True).sandbox is sandbox
+
+
+def test_a_backend_is_chosen_by_its_name_and_once(sandbox: EmbeddedSandbox) -> None:
+    assert select("embedded") is select("embedded")
+    assert select("embedded").name == "embedded"
+
+
+def test_an_unknown_name_gets_the_nearest() -> None:
+    with pytest.raises(SandboxError, match=r"unknown sandbox 'embeded'.*did you mean 'embedded'"):
+        select("embeded")
+
+
+def test_a_named_backend_below_the_floor_has_to_be_accepted(sandbox: EmbeddedSandbox) -> None:
+    with pytest.raises(SandboxError, match=r"subprocess L1: namespaces NO .*allow_weaker=True accepts"):
+        select("subprocess")
+    assert select("subprocess", allow_weaker=True).name == "subprocess"
+
+
+def test_a_run_says_once_which_backend_it_wants_and_its_processes_agree(
+    sandbox: EmbeddedSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NAME_VARIABLE, "embedded")
+    monkeypatch.setenv(WEAKER_VARIABLE, "0")
+    use("subprocess", allow_weaker=True)
+    assert select().name == "subprocess"
+    outcome = run_python("print(1)")
+    assert outcome.isolation_id.startswith("subprocess-L1-")
+    code = "from accredit.sandboxes.select import select; print(select().name)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert said.stdout == "subprocess\n", said.stderr
+    use()
+    assert select().name in default_names()
+    with pytest.raises(SandboxError, match="unknown sandbox"):
+        use("nothing")
+
+
+def test_a_wrong_word_for_accepting_weaker_ones_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(WEAKER_VARIABLE, "maybe")
+    with pytest.raises(SandboxError, match="expected ACCREDIT_SANDBOX_ALLOW_WEAKER to be 1 or 0, actually 'maybe'"):
+        select()
+
+
+def test_a_refusal_names_each_backend_tried_and_why(sandbox: EmbeddedSandbox) -> None:
+    def missing() -> EmbeddedSandbox:
+        raise SandboxError("nowhere: nobody answers")
+
+    with pytest.raises(SandboxError, match=r"nowhere: nobody answers; embedded L[12]: namespaces NO .*below L3"):
+        choose([missing, EmbeddedSandbox(without=["namespaces"])])
+
+
+def test_no_backend_is_tried_after_one_that_is_strong_enough(sandbox: EmbeddedSandbox) -> None:
+    if probe(sandbox).level < ENOUGH:
+        pytest.skip(f"the strongest here is {probe(sandbox).describe()}")
+    tried: list[str] = []
+
+    def other() -> EmbeddedSandbox:
+        tried.append("other")
+        return EmbeddedSandbox()
+
+    assert choose([sandbox, other]).sandbox is sandbox
+    assert tried == []
 
 
 def test_no_candidate_is_refused() -> None:
@@ -103,6 +176,6 @@ def test_missing_layers_are_reported_and_the_rest_still_holds(
         assert survivors(5.0) == []
         files = client.run("import os\nopen('x', 'w').write('1')\nprint(os.listdir('.'))")
         assert files.stdout == b"['x']\n", files
-        assert client.run("import os\nprint(os.listdir('.'))").stdout == b"[]\n"
+        assert client.run("import os\nprint(os.listdir('.'))").stdout == b"['x']\n"
     finally:
         client.close()
