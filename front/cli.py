@@ -42,6 +42,7 @@ COMMANDS = (
     Entry("counterfactual", "accredit.commands.counterfactual", "Change one turn of an episode and price it again."),
     Entry("audit", "accredit.commands.audit", "Measure credit functions against the axioms of credit."),
     Entry("ablate", "accredit.commands.ablate", "Train with several credit functions by the same seeds, and judge."),
+    Entry("sandbox", "accredit.commands.sandbox", "Try what this machine has to run untrusted code, and run some."),
     Entry("replay", "accredit.commands.replay", "Look at stored trajectories: who was paid, and why."),
 )
 

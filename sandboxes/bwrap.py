@@ -83,10 +83,15 @@ class _Wrapped(Process):
                 by_bubblewrap.add("namespaces")
             if os.geteuid() == 0 and 0 not in _user_ids(inside):
                 by_bubblewrap.add("uid_drop")
-        return tuple(
-            replace(layer, on=True, reason="by bubblewrap") if layer.name in by_bubblewrap and not layer.on else layer
-            for layer in found
-        )
+        return tuple(_seen_from_here(layer, by_bubblewrap) for layer in found)
+
+
+def _seen_from_here(layer: Layer, by_bubblewrap: set[str]) -> Layer:
+    if layer.name in by_bubblewrap and not layer.on:
+        return replace(layer, on=True, reason="by bubblewrap")
+    if layer.name == "cgroup" and not layer.on:
+        return replace(layer, reason="no control group can be seen inside: memory is bounded for each process only")
+    return layer
 
 
 def _walls(folders: list[str], bound: bool, disk_mb: int) -> Iterator[str]:

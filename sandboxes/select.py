@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from typing import NamedTuple, cast
@@ -29,6 +29,7 @@ __all__ = [
     "WEAKER_VARIABLE",
     "Backend",
     "Choice",
+    "check_name",
     "choose",
     "default_names",
     "load",
@@ -58,12 +59,13 @@ _logged: set[str] = set()
 
 
 class Backend(NamedTuple):
-    """A backend by its name: where its class is, and what it takes to have it."""
+    """A backend by its name: where its class is, with which options, and what it takes to have it."""
 
     name: str
     module: str
     sandbox: str
     advice: str
+    options: Mapping[str, str] = {}
 
 
 class Choice(NamedTuple):
@@ -81,7 +83,7 @@ BACKENDS = {
         ),
         Backend("bubblewrap", ".bwrap", "BubblewrapSandbox", "apt-get install bubblewrap"),
         Backend("docker", ".docker", "DockerSandbox", "pip install 'accredit[docker]', and start a Docker engine"),
-        Backend("gvisor", ".docker", "GvisorSandbox", "install runsc and name it to the Docker engine as a runtime"),
+        Backend("gvisor", ".docker", "DockerSandbox", "give the Docker engine the runtime runsc", {"runtime": "runsc"}),
         Backend("subprocess", ".plain", "SubprocessSandbox", "needs Linux; only for code that you trust"),
         Backend("monty", ".monty", "MontySandbox", "pip install 'accredit[monty]'; a small part of Python"),
     )
@@ -94,8 +96,8 @@ def use(name: str | None = None, allow_weaker: bool = False) -> None:
 
     No name goes back to the strongest that works. Nothing is started here; an unknown name is refused.
     """
-    if name is not None and not _is_address(name):
-        _known(name)
+    if name is not None:
+        check_name(name)
     for variable, value in ((NAME_VARIABLE, name), (WEAKER_VARIABLE, "1" if allow_weaker else None)):
         if value is None:
             os.environ.pop(variable, None)
@@ -111,14 +113,22 @@ def select(name: str | None = None, allow_weaker: bool | None = None) -> Sandbox
     """
     name = name or os.environ.get(NAME_VARIABLE) or None
     weaker = _weaker_by_environment() if allow_weaker is None else allow_weaker
-    if name is not None and not _is_address(name):
-        _known(name)
+    if name is not None:
+        check_name(name)
     names = default_names() if name is None else (name,)
     key = (*names, str(weaker))
     with _lock:
         if key not in _chosen:
             _chosen[key] = choose([lambda name=name: load(name) for name in names], weaker).sandbox
         return _chosen[key]
+
+
+def check_name(name: str) -> None:
+    """Raise `SandboxError`, with the nearest match, if this is neither a backend's name nor the address of a pool."""
+    if name not in BACKENDS and not _is_address(name):
+        near = get_close_matches(name, BACKENDS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise SandboxError(f"unknown sandbox {name!r}: expected {', '.join(BACKENDS)} or the http:// of a pool{hint}")
 
 
 def default_names() -> tuple[str, ...]:
@@ -179,23 +189,16 @@ def probe(sandbox: Sandbox) -> IsolationReport:
 
 def _load(name: str) -> Sandbox:
     if _is_address(name):
-        module, kind, arguments = ".remote", "RemoteSandbox", [name]
+        module, kind, arguments, options = ".remote", "RemoteSandbox", [name], {}
     else:
-        backend = _known(name)
-        module, kind, arguments = backend.module, backend.sandbox, []
+        check_name(name)
+        backend = BACKENDS[name]
+        module, kind, arguments, options = backend.module, backend.sandbox, [], backend.options
     try:
-        return cast(Sandbox, getattr(import_module(module, __package__), kind)(*arguments))
+        return cast(Sandbox, getattr(import_module(module, __package__), kind)(*arguments, **options))
     except ImportError as error:
         advice = BACKENDS[name].advice if name in BACKENDS else "install what is missing"
         raise SandboxError(f"{name}: {error}: {advice}") from error
-
-
-def _known(name: str) -> Backend:
-    if name not in BACKENDS:
-        near = get_close_matches(name, BACKENDS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise SandboxError(f"unknown sandbox {name!r}: expected {', '.join(BACKENDS)} or the http:// of a pool{hint}")
-    return BACKENDS[name]
 
 
 def _is_address(name: str) -> bool:
