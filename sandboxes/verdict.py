@@ -55,6 +55,7 @@ class Stopped(StrEnum):
 
     WALL = "wall"
     OUTPUT = "output"
+    PROCESSES = "processes"
 
 
 class Reported(StrEnum):
@@ -129,6 +130,8 @@ def classify(evidence: Evidence) -> Verdict:
         return Verdict(Status.UNSUPPORTED, Blame.NOBODY)
     if evidence.stopped is Stopped.OUTPUT:
         return Verdict(Status.OUTPUT_LIMIT, Blame.MODEL)
+    if evidence.stopped is Stopped.PROCESSES:
+        return Verdict(Status.LIMIT_HIT, Blame.MODEL)
     if evidence.stopped is Stopped.WALL:
         return Verdict(Status.TIMEOUT_WALL, Blame.MODEL)
     if evidence.wait_status is None:

@@ -6,6 +6,7 @@ evidence, but checks and clamps everything the program's own process has reporte
 
 import json
 import os
+import time
 import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
@@ -112,6 +113,12 @@ class SlotClient:
         """Stop a run, in progress or still waiting for its turn; its outcome is `cancelled`."""
         self._link.cancel(run_id)
 
+    def interrupt(self) -> None:
+        """Stop what this session runs now, if it runs anything; its outcome is `cancelled`."""
+        running = self._running
+        if running is not None:
+            self.cancel(running)
+
     def close(self) -> None:
         """End the session and everything in it. Idempotent; a run in progress comes back as lost."""
         self._closed = True
@@ -122,7 +129,7 @@ class SlotClient:
     ) -> Outcome:
         limits = limits or self.limits
         run_id = run_id or self.new_run_id()
-        link = self._link
+        link, asked_at = self._link, time.time()
         with link.lock:
             self._check_open()
             self._running = link.running = run_id
@@ -135,7 +142,7 @@ class SlotClient:
                 link.slot.kill()
                 return self._fault(Status.BACKEND_TIMEOUT, f"the slot gave no answer {_GRACE_S:g} s past the deadline")
             except (OSError, EOFError):
-                return self._fault(Status.LOST, f"the slot is gone: {link.slot.last_words()}")
+                return self._without_run(link.slot.death(asked_at))
             except ValueError as error:
                 link.slot.kill()
                 return self._fault(Status.PROTOCOL, str(error))

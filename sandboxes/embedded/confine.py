@@ -25,7 +25,8 @@ _SLOT_PROCESSES = 4  # of the slot itself, where they count as the same user's
 class Plan:
     """The walls of one slot. `layers` are those that every run must get; `tasks_of_user` had run before it started.
 
-    `folder` is the session's.
+    `folder` is the session's. A `contained` slot has the namespaces, the control group and the file systems of a
+    container to itself.
     """
 
     way: Way
@@ -34,6 +35,7 @@ class Plan:
     uid: int
     tasks_of_user: int
     folder: Folder
+    contained: bool = False
 
 
 def uid_for(slot_pid: int) -> int:
@@ -48,7 +50,7 @@ def wall_in(plan: Plan, scratch: str) -> dict[str, str]:
         _attempt("cgroup", plan, failures, plan.cgroup.join)
     _attempt("uid_drop", plan, failures, lambda: _drop_uid(plan.uid))
     _give_up_privileges()
-    allowed = namespaces.readable_paths(plan.way)
+    allowed = ("/",) if plan.contained else namespaces.readable_paths(plan.way)
     _attempt("landlock", plan, failures, lambda: landlock.apply(allowed, [scratch, plan.folder.path, "/dev/null"]))
     _attempt("seccomp", plan, failures, _filter_calls)
     return failures
@@ -60,7 +62,7 @@ def limit(plan: Plan, limits: Limits, beside: int = 0) -> dict[str, str]:
     `beside` counts the processes of the session that live next to it as the same user's.
     """
     failures: dict[str, str] = {}
-    bounded = "cgroup" in plan.layers
+    bounded = "cgroup" in plan.layers and (plan.cgroup is None or plan.cgroup.bounds(limits.memory_mb))
     if "uid_drop" in plan.layers:
         most = limits.pids + beside
     elif plan.way is not Way.NONE:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from accredit.sandboxes.errors import SandboxError
 from accredit.sandboxes.protocol import Layer
+from accredit.sandboxes.verdict import Evidence, Status
 
 __all__ = ["BOOTSTRAP", "ENVIRONMENT", "DirectLauncher", "Launched", "Launcher", "Process", "interpreter", "package"]
 
@@ -52,6 +53,10 @@ class Launched(Protocol):
 
     def last_words(self) -> str:
         """Return the last line of what it wrote to its standard error, or say that there is none."""
+        ...
+
+    def death(self, since: float) -> Evidence:
+        """Return what the slot's end during a run means that was asked for at `since`, in seconds of the epoch."""
         ...
 
     def layers(self, found: tuple[Layer, ...]) -> tuple[Layer, ...]:
@@ -127,6 +132,10 @@ class Process:
         except (OSError, ValueError):
             text = ""
         return text.splitlines()[-1] if text else "it left no message"
+
+    def death(self, since: float) -> Evidence:
+        """Return that the slot is lost: nothing that it runs can end it."""
+        return Evidence(fault=Status.LOST, detail=f"the slot is gone: {self.last_words()}")
 
     def layers(self, found: tuple[Layer, ...]) -> tuple[Layer, ...]:
         """Return the layers as the slot found them."""

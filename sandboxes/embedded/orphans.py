@@ -16,10 +16,13 @@ class SurvivorsLeft(Exception):
     """Processes of a run are still alive: the slot is not fit for another."""
 
 
-def kill_descendants() -> None:
-    """Kill and reap every descendant of this process; raise `SurvivorsLeft` if that takes too long."""
+def kill_descendants(adopted: bool = False) -> None:
+    """Kill and reap every descendant of this process; raise `SurvivorsLeft` if that takes too long.
+
+    With `adopted` those that fell to the first process, too: a container's, whose kernel may know no other reaper.
+    """
     until = time.monotonic() + _WITHIN_S
-    while descendants := _descendants(os.getpid()):
+    while descendants := _descendants(adopted):
         for number in (signal.SIGSTOP, signal.SIGKILL):  # first stop all, so that none forks while others are killed
             for pid in descendants:
                 with suppress(ProcessLookupError):
@@ -31,14 +34,29 @@ def kill_descendants() -> None:
             raise SurvivorsLeft(f"{len(descendants)} processes of a run are still alive")
 
 
-def _descendants(root: int) -> list[int]:
+def kill_user(uid: int) -> None:
+    """Kill all processes of a user in one call, which a program that forks cannot outrun; only root can."""
+    pid = os.fork()
+    if pid == 0:
+        with suppress(OSError):
+            os.setresuid(uid, uid, uid)
+            os.kill(-1, signal.SIGKILL)
+        os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def _descendants(adopted: bool) -> list[int]:
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
                 parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
-    found: list[int] = []
-    known = {root}
+    lineage, above = {os.getpid()}, os.getppid()
+    while above in parents:
+        lineage.add(above)
+        above = parents[above]
+    found = [pid for pid, parent in parents.items() if adopted and parent == 1 and pid not in lineage]
+    known = {os.getpid(), *found}
     grew = True
     while grew:
         grew = False

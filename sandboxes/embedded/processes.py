@@ -12,6 +12,7 @@ import signal
 import socket
 import struct
 import tempfile
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
@@ -51,7 +52,7 @@ class Pair:
     """A run's processes as the supervisor holds them: descriptors to read from, and one to feed."""
 
     pid: int
-    pidfd: int
+    pidfd: int | None
     stdout: int
     stderr: int
     setup: int
@@ -60,6 +61,18 @@ class Pair:
     page: ReportPage
     scratch: str
     disk_mb: int
+
+    @property
+    def end(self) -> int:
+        """A descriptor that is readable once the init ends: where there is no pidfd, what only the init writes to."""
+        return self.status if self.pidfd is None else self.pidfd
+
+    def kill(self) -> None:
+        """Kill the init, and with it all processes of its namespace. Its number is its own until it is waited for."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        if self.pidfd is not None:
+            os.close(self.pidfd)
 
     def start(self, order: Order) -> None:
         """Hand over what to run. If the pair is dead that shows in its end, not here."""
@@ -106,7 +119,7 @@ def make_pair(plan: Plan, own_processes: int | None, disk_mb: int) -> Pair:
         for fd in theirs:
             os.close(fd)
     stdout, stderr, setup, status = ours
-    return Pair(pid, os.pidfd_open(pid), stdout, stderr, setup, status, feed, page, scratch, disk_mb)
+    return Pair(pid, kernel.pidfd_open(pid), stdout, stderr, setup, status, feed, page, scratch, disk_mb)
 
 
 def _be_init(plan: Plan, ends: list[int], page: ReportPage, scratch: str, disk_mb: int, parent: int) -> NoReturn:
@@ -146,9 +159,13 @@ def _be_program(
         os.setsid()
         if "uid_drop" in plan.layers:
             for fd in (1, 2):
-                os.fchown(fd, plan.uid, plan.uid)  # else `/dev/stderr` could not be opened
+                with suppress(PermissionError):  # gVisor's pipes have no owner
+                    os.fchown(fd, plan.uid, plan.uid)  # else `/dev/stderr` could not be opened
             if plan.way is Way.NONE:
                 os.chown(scratch, plan.uid, plan.uid)
+        if plan.contained:
+            with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+                file.write("1000")  # when the container's memory is used up, the kernel takes the program, not the slot
         failures = wall_in(plan, scratch)
         order, source, stdin = _receive(feed)
         failures |= limit(plan, Limits(**order["limits"]), order["beside"])
@@ -202,7 +219,7 @@ def _disk_full(plan: Plan, scratch: str) -> bool:
     paths = [scratch] if plan.way is not Way.NONE else []
     paths += [plan.folder.path] if plan.folder.bounded else []
     rooms = [os.statvfs(path) for path in paths]
-    return any(not (room.f_bavail and room.f_favail) for room in rooms)
+    return any(not room.f_bavail or (room.f_files > 0 and not room.f_favail) for room in rooms)
 
 
 def _say(fd: int, text: bytes) -> None:

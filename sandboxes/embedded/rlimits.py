@@ -4,6 +4,7 @@ They bound one process, not a program with many; only a cgroup bounds the whole.
 program without privileges.
 """
 
+import errno
 import os
 import resource
 from contextlib import suppress
@@ -39,7 +40,11 @@ def _set(kind: int, soft: int, hard: int) -> None:
     _, highest = resource.getrlimit(kind)
     if highest != resource.RLIM_INFINITY:
         soft, hard = min(soft, highest), min(hard, highest)
-    resource.setrlimit(kind, (soft, hard))
+    try:
+        resource.setrlimit(kind, (soft, hard))
+    except ValueError as error:
+        if kind != resource.RLIMIT_MSGQUEUE:  # gVisor has no message queues to bound
+            raise OSError(errno.EPERM, f"limit {kind} of {soft}: {error}") from error
 
 
 def tasks_of_user(uid: int) -> int:

@@ -8,7 +8,6 @@ unread.
 import json
 import os
 import select
-import signal
 import socket
 import time
 from dataclasses import dataclass, field
@@ -18,13 +17,15 @@ from typing import Any, NamedTuple
 from accredit.sandboxes.protocol import Limits
 from accredit.sandboxes.verdict import Status, Stopped
 
-from . import wire
+from . import kernel, wire
 from .confine import Plan
 from .folder import remove_tree
 from .namespaces import Way
-from .orphans import kill_descendants
+from .orphans import kill_descendants, kill_user
 from .processes import FAILED, INIT_STATUS, READY, TRIAL, Order, Pair, make_pair
 from .wire import SETUP_S
+
+_COUNT_S = 0.02
 
 
 class TrainerGone(Exception):
@@ -94,12 +95,14 @@ class Supervisor:
         watch = Watch(pair, run_id, limits.wall_s, Output(limits.output_bytes))
         try:
             pair.start(order)
-            watch.until_end(self.control, self.trainer)
+            watch.until_end(self.control, self.trainer, self._most_tasks(order))
+            if watch.stopped is Stopped.PROCESSES and "uid_drop" in self.plan.layers:
+                kill_user(self.plan.uid)
         finally:
             watch.kill()
             _, init_status, used = os.wait4(pair.pid, 0)
             if self.plan.way is Way.NONE:
-                kill_descendants()
+                kill_descendants(self.plan.contained)
                 remove_tree(pair.scratch)
             watch.drain()
         evidence = watch.evidence(init_status)
@@ -120,15 +123,21 @@ class Supervisor:
         pair, self.spare = self.spare, None
         if pair is None:
             return
-        signal.pidfd_send_signal(pair.pidfd, signal.SIGKILL)
+        pair.kill()
         os.waitpid(pair.pid, 0)
-        for fd in (pair.pidfd, pair.stdout, pair.stderr, pair.setup, pair.status):
+        for fd in (pair.stdout, pair.stderr, pair.setup, pair.status):
             os.close(fd)
         pair.feed.close()
         pair.page.close()
         if self.plan.way is Way.NONE:
-            kill_descendants()
+            kill_descendants(self.plan.contained)
             remove_tree(pair.scratch)
+
+    def _most_tasks(self, order: Order) -> int | None:
+        """Return how many tasks there may be, where they are only bounded by being counted: gVisor bounds none."""
+        if not self.plan.contained or self.plan.cgroup is not None:
+            return None
+        return kernel.tasks() + order.limits.pids
 
     def _at_rest_mb(self) -> int:
         """Return the memory that the session's files hold, which is not the next run's own."""
@@ -157,16 +166,22 @@ class Watch:
     cancelled: bool = False
     setup_late: bool = False
 
-    def until_end(self, control: socket.socket, trainer: int | None) -> None:
-        """Wait until the init is dead or the run has to be stopped."""
+    def until_end(self, control: socket.socket, trainer: int | None, most_tasks: int | None) -> None:
+        """Wait until the init is dead or the run has to be stopped, also for having more than `most_tasks`."""
         pair, poll = self.pair, select.poll()
-        for fd in (pair.stdout, pair.stderr, pair.setup, pair.pidfd, control.fileno(), trainer):
+        for fd in (pair.stdout, pair.stderr, pair.setup, pair.end, control.fileno(), trainer):
             if fd is not None:
                 poll.register(fd, select.POLLIN)
         deadline = time.monotonic() + SETUP_S
         while True:
             left = deadline - time.monotonic()
-            ready = {fd for fd, _ in poll.poll(left * 1000)} if left > 0 else set[int]()
+            pause = left if most_tasks is None else min(left, _COUNT_S)
+            ready = {fd for fd, _ in poll.poll(ceil(pause * 1000))} if left > 0 else set[int]()
+            if most_tasks is not None and kernel.tasks() > most_tasks:
+                self.stopped = Stopped.PROCESSES
+                return
+            if not ready and pause < left:
+                continue
             if not ready:
                 self.setup_late = self.began is None
                 self.stopped = None if self.setup_late else Stopped.WALL
@@ -191,7 +206,7 @@ class Watch:
             if self.output.full:
                 self.stopped = Stopped.OUTPUT
                 return
-            if pair.pidfd in ready:
+            if pair.end in ready:
                 return
 
     def _hear_setup(self) -> bool:
@@ -211,11 +226,7 @@ class Watch:
     def kill(self) -> None:
         """Kill the init, and with it all processes of its namespace."""
         self.wall_used_s = 0.0 if self.began is None else time.monotonic() - self.began
-        try:
-            signal.pidfd_send_signal(self.pair.pidfd, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        os.close(self.pair.pidfd)
+        self.pair.kill()
 
     def drain(self) -> None:
         """Read what the dead program left in its pipes, up to the cap."""

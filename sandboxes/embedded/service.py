@@ -41,8 +41,19 @@ def serve_one(supervisor: Supervisor) -> bool:
 
 def _run(supervisor: Supervisor, frame: wire.Frame) -> _Answer:
     head, (source, stdin) = frame.header, frame.blobs
-    order = Order(Limits(**head["limits"]), source, head.get("argv"), stdin)
+    order = Order(_possible(supervisor, Limits(**head["limits"])), source, head.get("argv"), stdin)
     return _told(supervisor.run(head["run"], order))
+
+
+def _possible(supervisor: Supervisor, limits: Limits) -> Limits:
+    """Return limits that this slot can hold to: a container stays as large as it was made."""
+    group = supervisor.plan.cgroup
+    if group is not None and group.fixed and group.limits is not None and limits.memory_mb > group.limits[0]:
+        raise Refused(
+            f"expected memory_mb of at most {group.limits[0]}, for which this container was made, actually "
+            f"{limits.memory_mb}: open the session with the larger limit"
+        )
+    return limits
 
 
 def _told(result: Result) -> _Answer:

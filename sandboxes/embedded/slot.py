@@ -16,6 +16,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from typing import NoReturn
 
@@ -41,12 +42,15 @@ class _Start:
     uid: int
     off: dict[str, str]
     folder: str | None
+    contained: bool
 
 
 def main(control_fd: int, trainer_pid: int, options: str) -> None:
     """Serve one client; `options` is JSON with `limits`, `without` (layers to leave out) and perhaps `folder`.
 
     `folder` is a ready and empty one for the session's files, for a slot without namespaces that a container bounds.
+    `contained` says that there is one, which the slot has to itself; `uid` is then its programs' user id, since the
+    kernel counts a user's processes over all containers.
 
     A `trainer_pid` of 0 says that the client's process cannot be seen from here: the end of the stream ends the slot.
     """
@@ -61,10 +65,12 @@ def main(control_fd: int, trainer_pid: int, options: str) -> None:
     group: Cgroup | None = None
     if "cgroup" not in off:
         try:
-            group = cgroup.create(limits.memory_mb, limits.pids)
+            make = cgroup.watch if asked.get("contained") else cgroup.create
+            group = make(limits.memory_mb, limits.pids)
         except OSError as error:
             off["cgroup"] = str(error)
-    start = _Start(control, trainer, limits, group, uid_for(os.getpid()), off, asked.get("folder"))
+    uid, contained = asked.get("uid") or uid_for(os.getpid()), bool(asked.get("contained"))
+    start = _Start(control, trainer, limits, group, uid, off, asked.get("folder"), contained)
     try:
         _serve_by_strongest_way(start)
     finally:
@@ -74,7 +80,7 @@ def main(control_fd: int, trainer_pid: int, options: str) -> None:
 
 def _serve_by_strongest_way(start: _Start) -> None:
     """Try each way into namespaces in a child, because a failed attempt cannot be taken back."""
-    ways = [Way.NONE] if "namespaces" in start.off else list(Way)
+    ways = [Way.NONE] if "namespaces" in start.off or start.contained else list(Way)
     refusals: list[str] = []
     outer = os.getpid()
     for way in ways:
@@ -140,7 +146,8 @@ def _build(start: _Start, way: Way, refusals: list[str]) -> tuple[Supervisor, li
     """Build the root, try the walls of a run once, and return the supervisor with the layers as found."""
     own_processes, tasks = None, 0
     if way is Way.NONE:
-        kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+        with suppress(OSError) if start.contained else nullcontext():  # gVisor leaves orphans to the first process
+            kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         tasks = rlimits.tasks_of_user(os.getuid())
     else:
         own_processes = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
@@ -148,7 +155,7 @@ def _build(start: _Start, way: Way, refusals: list[str]) -> tuple[Supervisor, li
     folder = _session_folder(start, way)
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     off = dict(start.off)
-    if way is Way.NONE:
+    if way is Way.NONE and not start.contained:
         off.setdefault("namespaces", "; ".join(refusals))
     if way is Way.USER:
         off.setdefault("uid_drop", "only the user's own id exists in the user namespace")
@@ -156,7 +163,7 @@ def _build(start: _Start, way: Way, refusals: list[str]) -> tuple[Supervisor, li
         off.setdefault("uid_drop", "not root")
     while True:
         folder.give_to(None if "uid_drop" in off else start.uid)
-        plan = Plan(way, frozenset(LAYERS) - off.keys(), start.group, start.uid, tasks, folder)
+        plan = Plan(way, frozenset(LAYERS) - off.keys(), start.group, start.uid, tasks, folder, start.contained)
         supervisor = Supervisor(plan, start.control, start.trainer, own_processes)
         failures = supervisor.try_walls(start.limits)
         if not failures:
