@@ -6,34 +6,19 @@ expression, a timeout on the call, an infrastructure fault on nobody; what is pr
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
-from accredit.credit import CallStatus
 from accredit.envs.core import ToolEnv
-from accredit.envs.errors import InfrastructureError, ToolError
 from accredit.envs.task import Task
 from accredit.envs.tools import tool
-from accredit.sandboxes import Blame, Limits, Outcome, Status
-from accredit.sandboxes.embedded.client import SlotClient
-from accredit.sandboxes.select import select
+from accredit.sandboxes import Limits
 
+from .code import SHOWN, Interpreter, printed
 from .scripted import format_call
 
 __all__ = ["PythonMath"]
 
-_STATUS = {
-    Status.TIMEOUT_CPU: CallStatus.TIMEOUT,
-    Status.TIMEOUT_WALL: CallStatus.TIMEOUT,
-    Status.OUT_OF_MEMORY: CallStatus.OUT_OF_MEMORY,
-    Status.OUTPUT_LIMIT: CallStatus.OUTPUT_LIMIT,
-    Status.EXIT: CallStatus.NONZERO_EXIT,
-    Status.SIGNAL: CallStatus.NONZERO_EXIT,
-    Status.NO_RESULT: CallStatus.NONZERO_EXIT,
-    Status.DENIED: CallStatus.REFUSED,
-}
-_SHOWN = 2000
 _NUMBER = re.compile(r"-?\d+")
 
 
@@ -57,25 +42,12 @@ class PythonMath(ToolEnv):
     def setup(self) -> None:
         """Start without an interpreter; the first call opens one."""
         self.close_interpreter()
-        self.interpreter = _Interpreter(self.run_limits)
+        self.interpreter = Interpreter(self.run_limits)
 
-    @tool(timeout_s=30.0, output_limit=_SHOWN)
+    @tool(timeout_s=30.0, output_limit=SHOWN)
     def python(self, code: str) -> str:
         """Run Python code, see what it prints."""
-        outcome = self.interpreter.run(code)
-        if outcome.blame is Blame.INFRASTRUCTURE:
-            raise InfrastructureError(f"the sandbox failed ({outcome.status}): {outcome.evidence.detail}")
-        printed = outcome.stdout.decode("utf-8", errors="replace").rstrip("\n")
-        if outcome.blame is not Blame.MODEL:
-            return printed
-        span = outcome.error_spans[-1] if outcome.error_spans else None
-        raise ToolError(
-            "\n".join(part for part in (printed, _said(outcome)) if part),
-            argument="code" if span else None,
-            status=_STATUS.get(outcome.status, CallStatus.TOOL_ERROR),
-            source_range=(span.start, span.end) if span else None,
-            detail=_detail(outcome),
-        )
+        return printed(self.interpreter.run(code), code)
 
     def reward(self) -> float:
         """Return 1 if the answer's last whole number is the right one."""
@@ -83,7 +55,7 @@ class PythonMath(ToolEnv):
         return float(bool(numbers) and int(numbers[-1]) == self.task.answer)
 
     def state_key(self) -> str:
-        """Return a key of the turn and of what the last call printed: no run changes what a later run sees."""
+        """Return a key of the turn and of what the last call printed; files that a run leaves behind are left out."""
         return f"{self.turn} {self.last_results[-1] if self.last_results else ''} {self.answer}"
 
     def expert(self) -> Iterator[str]:
@@ -102,55 +74,6 @@ class PythonMath(ToolEnv):
         """End the interpreter, if one was opened."""
         if "interpreter" in vars(self):
             self.interpreter.close()
-
-
-class _Interpreter:
-    """A sandbox session that is opened at its first run; a copy opens its own."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._session: SlotClient | None = None
-
-    def run(self, code: str) -> Outcome:
-        if self._session is None:
-            self._session = select().open_blocking(self._limits)
-        return self._session.run(code)
-
-    def close(self) -> None:
-        if self._session is not None:
-            self._session.close()
-            self._session = None
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "_Interpreter":
-        return _Interpreter(self._limits)
-
-
-def _said(outcome: Outcome) -> str:
-    if outcome.error_spans:
-        span = outcome.error_spans[-1]
-        return f"{span.error}: {span.message} (line {span.line})"
-    return {
-        Status.TIMEOUT_CPU: "stopped: too much computing time",
-        Status.TIMEOUT_WALL: "stopped: too slow",
-        Status.OUT_OF_MEMORY: "stopped: out of memory",
-        Status.OUTPUT_LIMIT: "stopped: too much output",
-        Status.NO_RESULT: "the program ended before its last line",
-    }.get(outcome.status, f"failed: {outcome.status}, exit code {outcome.exit_code}")
-
-
-def _detail(outcome: Outcome) -> dict[str, Any]:
-    return {
-        "sandbox_status": str(outcome.status),
-        "blame": str(outcome.blame),
-        "exit_code": outcome.exit_code,
-        "signal": outcome.signal,
-        "stdout": outcome.stdout.decode("utf-8", errors="replace")[:_SHOWN],
-        "stderr": outcome.stderr.decode("utf-8", errors="replace")[:_SHOWN],
-        "wall_s": outcome.usage.wall_s,
-        "cpu_s": outcome.usage.cpu_s,
-        "peak_memory_mb": outcome.usage.peak_memory_mb,
-        "isolation": outcome.isolation_id,
-    }
 
 
 def _expression(rng: np.random.Generator) -> tuple[str, list[str], int]:
