@@ -1,7 +1,8 @@
 """Runs untrusted code; typed verdicts. Knows nothing of the rest of the suite.
 
-`accredit.sandboxes.select.select()` gives the strongest sandbox that works on this machine, `await sandbox.open()` a
-session for one episode, `await session.run(code)` an `Outcome`; `run_python(code)` does all three in blocking code.
+`accredit.sandboxes.select.select()` gives the strongest sandbox that works here, or the one that the run names,
+`await sandbox.open()` a session for one episode, `await session.run(code)` an `Outcome`; `run_python(code)` does all
+three in blocking code.
 Names load on first use.
 """
 
@@ -9,28 +10,48 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .bwrap import BubblewrapSandbox
     from .embedded.session import EmbeddedSandbox, EmbeddedSession
     from .errors import AccreditError, SandboxError
+    from .monty import MontySandbox
     from .once import run_python
-    from .protocol import ErrorSpan, IsolationReport, Layer, Level, Limits, Outcome, Sandbox, Session, Usage
+    from .plain import SubprocessSandbox
+    from .protocol import (
+        BlockingSession,
+        Entry,
+        ErrorSpan,
+        IsolationReport,
+        Layer,
+        Level,
+        Limits,
+        Outcome,
+        Sandbox,
+        Session,
+        Usage,
+    )
     from .verdict import Blame, Evidence, Status, Verdict, classify
 
 __all__ = [
     "AccreditError",
     "Blame",
+    "BlockingSession",
+    "BubblewrapSandbox",
     "EmbeddedSandbox",
     "EmbeddedSession",
+    "Entry",
     "ErrorSpan",
     "Evidence",
     "IsolationReport",
     "Layer",
     "Level",
     "Limits",
+    "MontySandbox",
     "Outcome",
     "Sandbox",
     "SandboxError",
     "Session",
     "Status",
+    "SubprocessSandbox",
     "Usage",
     "Verdict",
     "classify",
@@ -38,10 +59,15 @@ __all__ = [
 ]
 
 _HOMES = {
+    ".bwrap": ("BubblewrapSandbox",),
     ".embedded.session": ("EmbeddedSandbox", "EmbeddedSession"),
     ".errors": ("AccreditError", "SandboxError"),
+    ".monty": ("MontySandbox",),
     ".once": ("run_python",),
+    ".plain": ("SubprocessSandbox",),
     ".protocol": (
+        "BlockingSession",
+        "Entry",
         "ErrorSpan",
         "IsolationReport",
         "Layer",
