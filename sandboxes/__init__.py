@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .bwrap import BubblewrapSandbox
     from .embedded.session import EmbeddedSandbox, EmbeddedSession
-    from .errors import AccreditError, SandboxError
+    from .errors import AccreditError, SandboxError, SandboxFault
+    from .housekeeping import PoolCounts, PoolOptions
     from .monty import MontySandbox
     from .once import run_python
     from .plain import SubprocessSandbox
+    from .pool import Pool
     from .protocol import (
         BlockingSession,
         Entry,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
         Session,
         Usage,
     )
+    from .remote.client import RemoteSandbox
     from .verdict import Blame, Evidence, Status, Verdict, classify
 
 __all__ = [
@@ -47,8 +50,13 @@ __all__ = [
     "Limits",
     "MontySandbox",
     "Outcome",
+    "Pool",
+    "PoolCounts",
+    "PoolOptions",
+    "RemoteSandbox",
     "Sandbox",
     "SandboxError",
+    "SandboxFault",
     "Session",
     "Status",
     "SubprocessSandbox",
@@ -61,10 +69,12 @@ __all__ = [
 _HOMES = {
     ".bwrap": ("BubblewrapSandbox",),
     ".embedded.session": ("EmbeddedSandbox", "EmbeddedSession"),
-    ".errors": ("AccreditError", "SandboxError"),
+    ".errors": ("AccreditError", "SandboxError", "SandboxFault"),
+    ".housekeeping": ("PoolCounts", "PoolOptions"),
     ".monty": ("MontySandbox",),
     ".once": ("run_python",),
     ".plain": ("SubprocessSandbox",),
+    ".pool": ("Pool",),
     ".protocol": (
         "BlockingSession",
         "Entry",
@@ -78,6 +88,7 @@ _HOMES = {
         "Session",
         "Usage",
     ),
+    ".remote.client": ("RemoteSandbox",),
     ".verdict": ("Blame", "Evidence", "Status", "Verdict", "classify"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -10,3 +10,14 @@ class AccreditError(Exception):
 
 class SandboxError(AccreditError, RuntimeError):
     """The host side of a sandbox failed or was asked for something it cannot do; never the program's own fault."""
+
+
+class SandboxFault(SandboxError):
+    """The host side failed outside a run. `status` is one of the faults of `verdict.Status`."""
+
+    def __init__(self, message: str, status: str) -> None:
+        super().__init__(message, status)
+        self.status = status
+
+    def __str__(self) -> str:
+        return str(self.args[0])

@@ -15,13 +15,15 @@ FLOORS = ["sandboxes", "credit", "envs", "agents", "replay", "trainer", "front"]
 HEAVY = {
     "docker": ["sandboxes/docker"],
     "duckdb": [],
+    "httpx": ["sandboxes/remote/client"],
     "openai": ["agents/openai"],
     "pandas": [],
     "peft": ["trainer/", "agents/transformers"],
     "playwright": [],
     "pyarrow": ["credit/traces/"],
-    "ray": ["trainer/distributed", "agents/ray"],
+    "ray": ["trainer/distributed", "agents/ray", "sandboxes/remote/ray"],
     "renderers": ["envs/package"],
+    "starlette": ["sandboxes/remote/server"],
     "torch": ["agents/kvcache", "agents/models", "agents/transformers", "agents/vllm", "trainer/"],
     "transformers": [
         "agents/kvcache",
@@ -31,6 +33,7 @@ HEAVY = {
         "envs/tinytokenizers",
         "trainer/",
     ],
+    "uvicorn": ["sandboxes/remote/server"],
     "vllm": ["agents/vllm"],
 }
 
