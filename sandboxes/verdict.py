@@ -55,6 +55,7 @@ class Stopped(StrEnum):
 
     WALL = "wall"
     OUTPUT = "output"
+    CPU = "cpu"
     PROCESSES = "processes"
 
 
@@ -132,6 +133,8 @@ def classify(evidence: Evidence) -> Verdict:
         return Verdict(Status.OUTPUT_LIMIT, Blame.MODEL)
     if evidence.stopped is Stopped.PROCESSES:
         return Verdict(Status.LIMIT_HIT, Blame.MODEL)
+    if evidence.stopped is Stopped.CPU:
+        return Verdict(Status.TIMEOUT_CPU, Blame.MODEL)
     if evidence.stopped is Stopped.WALL:
         return Verdict(Status.TIMEOUT_WALL, Blame.MODEL)
     if evidence.wait_status is None:

@@ -86,6 +86,18 @@ class SlotClient:
             return self._execute({"op": "run"}, program, (_encoded(program), stdin), limits, run_id)
         return self._execute({"op": "run", "argv": _arguments(program)}, "", (b"", stdin), limits, run_id)
 
+    def run_cell(self, code: str, limits: Limits | None = None, run_id: int | None = None) -> Outcome:
+        """Run a cell in the session's live interpreter; its limits may be lower than the session's, never higher."""
+        asked = limits or self.limits
+        for name in ("cpu_s", "memory_mb", "pids"):
+            if getattr(asked, name) > getattr(self.limits, name):
+                raise SandboxError(
+                    f"expected {name} of a cell within the session's {getattr(self.limits, name)}, actually "
+                    f"{getattr(asked, name)}: open the session with more"
+                )
+        header = {"op": "cell", "session": self._session, "most": asdict(self.limits)}
+        return self._execute(header, code, (_encoded(code),), limits, run_id)
+
     def read(self, path: str, most_bytes: int = 1 << 20) -> bytes:
         """Return a file of the session's folder; `SandboxError` if it is no file, or longer than `most_bytes`."""
         return self._ask({"op": "read", "path": path, "most_bytes": most_bytes}).blobs[0]
@@ -99,8 +111,13 @@ class SlotClient:
         return tuple(Entry(*entry) for entry in self._ask({"op": "list", "path": path}).header["entries"])
 
     def branch(self) -> "SlotClient":
-        """Return another session in the same state, in a slot of its own; `SandboxError` if it cannot be copied."""
-        frame = self._ask({"op": "branch"})
+        """Return another session in the same state; `SandboxError` if that cannot be.
+
+        Its folder is a copy, unless there is a live interpreter: then both share the slot and thus the folder.
+        """
+        frame = self._ask({"op": "branch", "session": self._session})
+        if "session" in frame.header:
+            return SlotClient(self.limits, self.without, self._launcher, beside=self, session=frame.header["session"])
         other = SlotClient(self.limits, self.without, self._launcher)
         try:
             other._ask({"op": "unpack", "facts": frame.header["facts"]}, frame.blobs[0])

@@ -22,6 +22,15 @@ class ReportPage:
         self._nonce = os.urandom(_NONCE_BYTES)
         self._memory = mmap.mmap(-1, _SIZE)
 
+    @property
+    def nonce(self) -> bytes:
+        """The value that a report has to start with."""
+        return self._nonce
+
+    def renew(self, nonce: bytes | None = None) -> None:
+        """Let reports with an older nonce count no more."""
+        self._nonce = os.urandom(_NONCE_BYTES) if nonce is None else nonce
+
     def encode(self, report: Mapping[str, object]) -> bytes:
         """Return the bytes of a report, shortened to nothing but its kind if it does not fit."""
         text = json.dumps(report).encode()

@@ -30,6 +30,7 @@ INIT_STATUS = struct.Struct("<i?")
 """What the init passes on: the program's raw wait status, and whether its disk was full."""
 
 _SIZES = struct.Struct("<II")
+_FIRST_TO_GO = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +101,12 @@ def make_pair(plan: Plan, own_processes: int | None, disk_mb: int) -> Pair:
     page, supervisor = ReportPage(), os.getpid()
     scratch = "/tmp" if plan.way is not Way.NONE else tempfile.mkdtemp(prefix="accredit-")
     try:
-        if own_processes is not None:
-            kernel.unshare(kernel.NEWPID)
-        pid = os.fork()
+        pid = fork_init(own_processes)
         if pid == 0:
             feed.close()  # who holds this end waits for its end for ever
             for fd in ours:
                 os.close(fd)
             _be_init(plan, theirs, page, scratch, disk_mb, 0 if own_processes is not None else supervisor)
-        if own_processes is not None:
-            kernel.setns(own_processes, kernel.NEWPID)
     except OSError:
         feed.close()
         for fd in ours:
@@ -120,6 +117,21 @@ def make_pair(plan: Plan, own_processes: int | None, disk_mb: int) -> Pair:
             os.close(fd)
     stdout, stderr, setup, status = ours
     return Pair(pid, kernel.pidfd_open(pid), stdout, stderr, setup, status, feed, page, scratch, disk_mb)
+
+
+def fork_init(own_processes: int | None) -> int:
+    """Fork the first process of a new process namespace, where there are any; the supervisor stays in its own."""
+    if own_processes is None:
+        return os.fork()
+    kernel.unshare(kernel.NEWPID)
+    try:
+        pid = os.fork()
+    except OSError:
+        kernel.setns(own_processes, kernel.NEWPID)
+        raise
+    if pid != 0:
+        kernel.setns(own_processes, kernel.NEWPID)
+    return pid
 
 
 def _be_init(plan: Plan, ends: list[int], page: ReportPage, scratch: str, disk_mb: int, parent: int) -> NoReturn:
@@ -140,33 +152,43 @@ def _be_init(plan: Plan, ends: list[int], page: ReportPage, scratch: str, disk_m
             pid, ended = os.wait()
             if pid == child:
                 break
-        os.write(3, INIT_STATUS.pack(ended, _disk_full(plan, scratch)))
+        os.write(3, INIT_STATUS.pack(ended, disk_full(plan, scratch)))
     except BaseException as error:
-        _say(setup, FAILED + repr(error).encode())
+        say(setup, FAILED + repr(error).encode())
     os._exit(0)
+
+
+def settle(
+    init: int, plan: Plan, stdout: int, stderr: int, scratch: str, expendable: int = _FIRST_TO_GO
+) -> dict[str, str]:
+    """Make this process a program's: streams, folder, environment, walls. Returns the walls that failed, and why.
+
+    When memory is used up, the kernel takes the most `expendable` process first: never the slot, and rather a run than
+    the live interpreter beside it.
+    """
+    kernel.die_with_parent(init)
+    os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
+    os.dup2(stdout, 1)
+    os.dup2(stderr, 2)
+    os.chdir(plan.folder.path)
+    os.environ.update(HOME=scratch, TMPDIR=scratch)
+    os.setsid()
+    if "uid_drop" in plan.layers:
+        for fd in (1, 2):
+            with suppress(PermissionError):  # gVisor's pipes have no owner
+                os.fchown(fd, plan.uid, plan.uid)  # else `/dev/stderr` could not be opened
+        if plan.way is Way.NONE:
+            os.chown(scratch, plan.uid, plan.uid)
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write(str(expendable))
+    return wall_in(plan, scratch)
 
 
 def _be_program(
     init: int, plan: Plan, stdout: int, stderr: int, setup: int, feed: int, page: ReportPage, scratch: str
 ) -> NoReturn:
     try:
-        kernel.die_with_parent(init)
-        os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
-        os.dup2(stdout, 1)
-        os.dup2(stderr, 2)
-        os.chdir(plan.folder.path)
-        os.environ.update(HOME=scratch, TMPDIR=scratch)
-        os.setsid()
-        if "uid_drop" in plan.layers:
-            for fd in (1, 2):
-                with suppress(PermissionError):  # gVisor's pipes have no owner
-                    os.fchown(fd, plan.uid, plan.uid)  # else `/dev/stderr` could not be opened
-            if plan.way is Way.NONE:
-                os.chown(scratch, plan.uid, plan.uid)
-        if plan.contained:
-            with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-                file.write("1000")  # when the container's memory is used up, the kernel takes the program, not the slot
-        failures = wall_in(plan, scratch)
+        failures = settle(init, plan, stdout, stderr, scratch)
         order, source, stdin = _receive(feed)
         failures |= limit(plan, Limits(**order["limits"]), order["beside"])
         if order["trial"]:
@@ -180,7 +202,7 @@ def _be_program(
         os.write(setup, READY)
         os.closerange(3, 1 << 16)
     except BaseException as error:
-        _say(setup, FAILED + repr(error).encode())
+        say(setup, FAILED + repr(error).encode())
         os._exit(1)
     if order["argv"] is not None:
         command.run(order["argv"], scratch)
@@ -214,7 +236,7 @@ def sealed(data: bytes) -> int:
     return fd
 
 
-def _disk_full(plan: Plan, scratch: str) -> bool:
+def disk_full(plan: Plan, scratch: str) -> bool:
     """Say whether a file system that is the sandbox's alone is full; a full disk of the host is nobody's doing."""
     paths = [scratch] if plan.way is not Way.NONE else []
     paths += [plan.folder.path] if plan.folder.bounded else []
@@ -222,7 +244,8 @@ def _disk_full(plan: Plan, scratch: str) -> bool:
     return any(not room.f_bavail or (room.f_files > 0 and not room.f_favail) for room in rooms)
 
 
-def _say(fd: int, text: bytes) -> None:
+def say(fd: int, text: bytes) -> None:
+    """Write to a pipe that nobody may read any more."""
     try:
         os.write(fd, text)
     except OSError:

@@ -15,6 +15,7 @@ from typing import Any, NoReturn, TextIO
 
 from .page import ReportPage
 from .spans import FILENAME, locate
+from .telling import describe, exit_status, place_of_syntax_error, print_traceback
 
 
 def run(source: bytes, page: ReportPage) -> NoReturn:
@@ -37,27 +38,27 @@ def run(source: bytes, page: ReportPage) -> NoReturn:
 def _execute(source: bytes) -> tuple[int, dict[str, Any] | None]:
     """Return the exit status and a report; no report means that the last statement ran."""
     text = source.decode("utf-8", "surrogatepass")
-    module = _fresh_main(text)
+    module = fresh_main(text)
     try:
         code = compile(text, FILENAME, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         traceback.print_exception(type(error), error, None)
-        return 1, _describe("syntax_error", error, _place_of_syntax_error(error), in_bytes=False)
+        return 1, describe("syntax_error", error, place_of_syntax_error(error), in_bytes=False)
     except BaseException as error:  # nesting too deep for the compiler
         traceback.print_exception(type(error), error, None)
-        return 1, _describe("exception", error, None, in_bytes=False)
+        return 1, describe("exception", error, None, in_bytes=False)
     try:
         exec(code, module.__dict__)
     except SystemExit as error:
-        return _exit_status(error.code), {"ended": "exit"}
+        return exit_status(error.code), {"ended": "exit"}
     except BaseException as error:
         place = locate(error.__traceback__)
-        _print_traceback(error)
-        return 1, _describe("exception", error, place, in_bytes=True)
+        print_traceback(error)
+        return 1, describe("exception", error, place, in_bytes=True)
     return 0, None
 
 
-def _fresh_main(text: str) -> types.ModuleType:
+def fresh_main(text: str) -> types.ModuleType:
     """Set up the interpreter as a fresh one: `__main__`, arguments, streams, source lines for tracebacks."""
     module = types.ModuleType("__main__")
     for name in [name for name in sys.modules if name.partition(".")[0] == "accredit"]:
@@ -76,49 +77,16 @@ def _writer(fd: int) -> TextIO:
     return open(fd, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
 
 
-def _print_traceback(error: BaseException) -> None:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename != FILENAME:
-        trace = trace.tb_next
-    traceback.print_exception(type(error), error, trace)
-
-
-def _place_of_syntax_error(error: Exception) -> list[int | None] | None:
-    if not isinstance(error, SyntaxError) or error.lineno is None:
-        return None
-    column = error.offset - 1 if error.offset else None
-    end_column = error.end_offset - 1 if error.end_offset and error.end_offset > 0 else None
-    if column is not None and end_column is None:
-        end_column = column + 1
-    return [error.lineno, error.end_lineno or error.lineno, column, end_column]
-
-
-def _describe(kind: str, error: BaseException, place: Any, in_bytes: bool) -> dict[str, Any]:
-    try:
-        message = str(error)[:500]
-    except Exception:
-        message = ""
-    return {"ended": kind, "error": type(error).__name__, "message": message, "place": place, "bytes": in_bytes}
-
-
-def _exit_status(code: object) -> int:
-    if code is None:
-        return 0
-    if isinstance(code, int):
-        return code
-    print(code, file=sys.stderr)
-    return 1
-
-
 def _finish() -> None:
     """Do what the interpreter does at its end, whatever state the program left it in."""
-    for step in (threading._shutdown, atexit._run_exitfuncs, _flush):  # pyright: ignore[reportAttributeAccessIssue]
+    for step in (threading._shutdown, atexit._run_exitfuncs, flush):  # pyright: ignore[reportAttributeAccessIssue]
         try:
             step()
         except BaseException:  # the program's leftovers; its outcome is already decided
             continue
 
 
-def _flush() -> None:
+def flush() -> None:
+    """Write out what the program has printed."""
     sys.stdout.flush()
     sys.stderr.flush()

@@ -19,9 +19,8 @@ _INTERPRETER_MB = 64  # address space that an interpreter maps before the progra
 
 def apply(limits: Limits, *, memory_bounded: bool, most_processes: int | None) -> None:
     """Bind this process; `memory_bounded` says that a cgroup counts real memory, so address space may be wider."""
-    address_mb = 2 * limits.memory_mb + 256 if memory_bounded else limits.memory_mb + _INTERPRETER_MB
     values = {
-        resource.RLIMIT_AS: address_mb * _MB,
+        resource.RLIMIT_AS: _address_mb(limits.memory_mb, memory_bounded) * _MB,
         resource.RLIMIT_FSIZE: limits.disk_mb * _MB,
         resource.RLIMIT_NOFILE: _OPEN_FILES,
         resource.RLIMIT_CORE: 0,
@@ -34,6 +33,20 @@ def apply(limits: Limits, *, memory_bounded: bool, most_processes: int | None) -
         _set(kind, value, value)
     cpu_s = ceil(limits.cpu_s)
     _set(resource.RLIMIT_CPU, cpu_s, cpu_s + 1)  # first SIGXCPU, which says why; then SIGKILL for who ignores it
+
+
+def lower(cpu_s: float, memory_mb: int, *, memory_bounded: bool) -> None:
+    """Bind this process more tightly for a while: the hard limits stay, so that the next cell may have more."""
+    for kind, soft in (
+        (resource.RLIMIT_CPU, ceil(cpu_s)),
+        (resource.RLIMIT_AS, _address_mb(memory_mb, memory_bounded) * _MB),
+    ):
+        _, hard = resource.getrlimit(kind)
+        resource.setrlimit(kind, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+
+
+def _address_mb(memory_mb: int, memory_bounded: bool) -> int:
+    return 2 * memory_mb + 256 if memory_bounded else memory_mb + _INTERPRETER_MB
 
 
 def _set(kind: int, soft: int, hard: int) -> None:

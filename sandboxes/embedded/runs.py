@@ -18,6 +18,7 @@ from accredit.sandboxes.protocol import Limits
 from accredit.sandboxes.verdict import Status, Stopped
 
 from . import kernel, wire
+from .cells import Interpreter
 from .confine import Plan
 from .folder import remove_tree
 from .namespaces import Way
@@ -71,10 +72,12 @@ class Supervisor:
     trainer: int | None
     own_processes: int | None
     spare: Pair | None = None
+    interpreters: dict[int, Interpreter] = field(default_factory=dict)
 
     def prepare(self, disk_mb: int) -> None:
-        """Make the processes of the next run in advance."""
-        self.spare = make_pair(self.plan, self.own_processes, disk_mb)
+        """Make the processes of the next run in advance, unless they are there."""
+        if self.spare is None:
+            self.spare = make_pair(self.plan, self.own_processes, disk_mb)
 
     def try_walls(self, limits: Limits) -> dict[str, str]:
         """Build every wall of the plan around an empty process; return the ones that failed, with the reason."""
@@ -102,7 +105,7 @@ class Supervisor:
             watch.kill()
             _, init_status, used = os.wait4(pair.pid, 0)
             if self.plan.way is Way.NONE:
-                kill_descendants(self.plan.contained)
+                kill_descendants(self.plan.contained, self.living())
                 remove_tree(pair.scratch)
             watch.drain()
         evidence = watch.evidence(init_status)
@@ -130,7 +133,7 @@ class Supervisor:
         pair.feed.close()
         pair.page.close()
         if self.plan.way is Way.NONE:
-            kill_descendants(self.plan.contained)
+            kill_descendants(self.plan.contained, self.living())
             remove_tree(pair.scratch)
 
     def _most_tasks(self, order: Order) -> int | None:
@@ -139,9 +142,16 @@ class Supervisor:
             return None
         return kernel.tasks() + order.limits.pids
 
+    def living(self) -> set[int]:
+        """Return the processes of live interpreters that are to outlive the next run."""
+        hosts = self.interpreters.values()
+        return set[int]().union(*(host.living for host in hosts))
+
     def _at_rest_mb(self) -> int:
-        """Return the memory that the session's files hold, which is not the next run's own."""
+        """Return the memory that the session's files and interpreters hold, which is not the next run's own."""
         used_mb = self.plan.folder.used_mb()
+        if self.interpreters and self.plan.cgroup is not None:
+            used_mb = self.plan.cgroup.usage_mb()
         return ceil(used_mb) if used_mb >= 1 else 0
 
     def _take_pair(self, disk_mb: int) -> Pair:

@@ -9,7 +9,7 @@ from typing import Any
 
 from accredit.sandboxes.protocol import Limits
 
-from . import wire
+from . import live, wire
 from .folder import Refused
 from .processes import Order
 from .runs import Result, Supervisor
@@ -41,7 +41,9 @@ def serve_one(supervisor: Supervisor) -> bool:
 
 def _run(supervisor: Supervisor, frame: wire.Frame) -> _Answer:
     head, (source, stdin) = frame.header, frame.blobs
-    order = Order(_possible(supervisor, Limits(**head["limits"])), source, head.get("argv"), stdin)
+    order = Order(
+        _possible(supervisor, Limits(**head["limits"])), source, head.get("argv"), stdin, len(supervisor.living())
+    )
     return _told(supervisor.run(head["run"], order))
 
 
@@ -80,16 +82,32 @@ def _unpack(supervisor: Supervisor, frame: wire.Frame) -> _Answer:
     return {}, []
 
 
+def _cell(supervisor: Supervisor, frame: wire.Frame) -> _Answer:
+    head = frame.header
+    limits, most = _possible(supervisor, Limits(**head["limits"])), Limits(**head["most"])
+    return _told(live.run_cell(supervisor, head["run"], head["session"], frame.blobs[0], limits, most))
+
+
 def _branch(supervisor: Supervisor, frame: wire.Frame) -> _Answer:
+    number = live.branch(supervisor, frame.header["session"])
+    if number is not None:
+        return {"session": number}, []
     facts, joined = supervisor.plan.folder.pack()
     return {"facts": facts}, [joined]
 
 
+def _drop(supervisor: Supervisor, frame: wire.Frame) -> _Answer:
+    live.forget(supervisor, frame.header["session"])
+    return {}, []
+
+
 _OPERATIONS: dict[str, Callable[[Supervisor, wire.Frame], _Answer]] = {
     "run": _run,
+    "cell": _cell,
     "read": _read,
     "write": _write,
     "list": _list,
     "branch": _branch,
+    "drop": _drop,
     "unpack": _unpack,
 }

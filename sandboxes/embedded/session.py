@@ -54,6 +54,10 @@ class EmbeddedSession:
         """Run Python source or a command; a caller who is cancelled has it stopped before the cancellation goes on."""
         return await self._stoppable(lambda run_id: self.client.run(program, limits, run_id, stdin=stdin))
 
+    async def run_cell(self, code: str, limits: Limits | None = None) -> Outcome:
+        """Run a cell in the live interpreter; a caller who is cancelled has it stopped and undone."""
+        return await self._stoppable(lambda run_id: self.client.run_cell(code, limits, run_id))
+
     async def read(self, path: str, most_bytes: int = 1 << 20) -> bytes:
         """Return a file of the session's folder; `SandboxError` if it is no file, or longer than `most_bytes`."""
         return await asyncio.shield(_in_thread(lambda: self.client.read(path, most_bytes)))

@@ -22,7 +22,7 @@ from typing import NoReturn
 
 from accredit.sandboxes.protocol import LAYERS, Layer, Limits
 
-from . import cgroup, kernel, namespaces, rlimits, service, wire
+from . import cgroup, kernel, live, namespaces, rlimits, service, wire
 from .cgroup import Cgroup
 from .confine import Plan, uid_for
 from .folder import Folder, remove_tree
@@ -137,6 +137,8 @@ def _be_supervisor(start: _Start, door: int, way: Way, answer: int, refusals: li
             supervisor.prepare(start.limits.disk_mb)
     except (TrainerGone, SurvivorsLeft, OSError):
         pass
+    for session in list(supervisor.interpreters):
+        live.forget(supervisor, session)
     supervisor.discard_spare()
     if way is Way.NONE and start.folder is None:
         remove_tree(supervisor.plan.folder.path)

@@ -18,12 +18,14 @@ _MOST_MESSAGE = 500
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
-def locate(trace: TracebackType | None) -> tuple[int | None, int | None, int | None, int | None] | None:
-    """Return (line, end line, column, end column) of the innermost frame of the program; columns in UTF-8 bytes."""
+def locate(
+    trace: TracebackType | None, filename: str = FILENAME
+) -> tuple[int | None, int | None, int | None, int | None] | None:
+    """Return (line, end line, column, end column) of the source's innermost frame; columns in UTF-8 bytes."""
     found = None
     while trace is not None:
         code = trace.tb_frame.f_code
-        if code.co_filename == FILENAME and trace.tb_lasti >= 0:
+        if code.co_filename == filename and trace.tb_lasti >= 0:
             found = list(code.co_positions())[trace.tb_lasti // 2]
         trace = trace.tb_next
     return found
