@@ -28,9 +28,14 @@ from .stream import AttachedStream
 _T = TypeVar("_T")
 _ANSWER_S = 60.0  # for one request; starting a container on a busy machine takes seconds
 _IMAGE_S = 300.0
+_SDK_S = 300  # the SDK's own timeout, for threads that were given up
 _MOST_CALLS = 32
 _SUPERVISOR_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
 """What the slot needs to give programs another user id and to clean up after them. Programs have none."""
+
+
+class NotInTime(SandboxError):
+    """The engine did not answer within the time it was given."""
 
 
 class Death(NamedTuple):
@@ -69,13 +74,13 @@ class Engine:
             if self._client is not None:
                 return
             asked = time.time()
-            client, info = self._call("reaching the engine", self._reach)
+            client, info = self.ask("reaching the engine", self._reach)
             self.clock_ahead_s = _seconds(info.get("SystemTime", "")) - (asked + time.time()) / 2
             self._client = client
 
     def _reach(self) -> tuple[docker.DockerClient, dict[str, Any]]:
         use_environment = self.host == os.environ.get("DOCKER_HOST")  # certificates, too
-        options: dict[str, Any] = {"timeout": int(_ANSWER_S), "max_pool_size": 2 * _MOST_CALLS}
+        options: dict[str, Any] = {"timeout": _SDK_S, "max_pool_size": 2 * _MOST_CALLS}
         client = docker.from_env(**options) if use_environment else docker.DockerClient(base_url=self.host, **options)
         return client, client.info()
 
@@ -88,7 +93,7 @@ class Engine:
 
     def runtimes(self) -> list[str]:
         """Return the names of the engine's runtimes."""
-        return sorted(self._call("asking for its runtimes", lambda: self.api.info()).get("Runtimes") or {})
+        return sorted(self.ask("asking for its runtimes", lambda: self.api.info()).get("Runtimes") or {})
 
     def own_image(self) -> str:
         """Return the image made of this machine's interpreter, with the slot over it; make it if it is not there."""
@@ -98,21 +103,21 @@ class Engine:
             if not self._has_image(tag):
                 root = image.own_root().tar()
                 options = {"repository": image.REPOSITORY, "tag": mark, "changes": ["ENV PATH=/usr/bin:/bin"]}
-                self._call("importing the image", lambda: self.api.import_image_from_data(root, **options), _IMAGE_S)
+                self.ask("importing the image", lambda: self.api.import_image_from_data(root, **options), _IMAGE_S)
                 if not self._has_image(tag):
                     raise SandboxError(f"{self.host}: {tag} was imported and is not there: see the engine's log")
         return self.image_with_slot(tag)
 
     def image_with_slot(self, name: str) -> str:
         """Return an image that is the named one with the slot laid over it; make it if it is not there."""
-        found = self._call("looking up an image", lambda: _unless_gone(lambda: self.api.inspect_image(name)))
+        found = self.ask("looking up an image", lambda: _unless_gone(lambda: self.api.inspect_image(name)))
         if found is None:
             raise SandboxError(f"{self.host}: expected an image {name!r}, found none: load it before it is used")
         mark = f"{found['Id'].removeprefix('sha256:')[:16]}-{image.slot_fingerprint()}"
         tag = f"{image.REPOSITORY}:{mark}"
         with _image_lock:
             if not self._has_image(tag):
-                self._call("laying the slot over an image", lambda: self._lay_slot(name, mark), _IMAGE_S)
+                self.ask("laying the slot over an image", lambda: self._lay_slot(name, mark), _IMAGE_S)
         return tag
 
     def _lay_slot(self, name: str, tag: str) -> None:
@@ -124,7 +129,7 @@ class Engine:
             self.api.remove_container(container, force=True)
 
     def _has_image(self, tag: str) -> bool:
-        return bool(self._call("looking for an image", lambda: self.api.images(name=tag, quiet=True)))
+        return bool(self.ask("looking for an image", lambda: self.api.images(name=tag, quiet=True)))
 
     def create(self, spec: ContainerSpec) -> str:
         """Create a container that nothing can get out of but through its streams, and return its id."""
@@ -144,7 +149,7 @@ class Engine:
             "log_config": LogConfig(type="none"),
             "runtime": spec.runtime,
         }
-        return self._call(
+        return self.ask(
             "creating a container",
             lambda: self.api.create_container(
                 spec.image,
@@ -165,28 +170,37 @@ class Engine:
         """Attach to a container's standard streams; its standard input ends when this stream does."""
         params = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
         return AttachedStream(
-            self._call("attaching to a container", lambda: self.api.attach_socket(container, params=params))
+            self.ask("attaching to a container", lambda: self.api.attach_socket(container, params=params))
         )
 
     def start(self, container: str) -> None:
         """Start a created container."""
-        self._call("starting a container", lambda: self.api.start(container))
+        self.ask("starting a container", lambda: self.api.start(container))
 
     def remove(self, container: str) -> None:
         """Kill a container, if it is there, and remove it; end the streams to it before."""
         api = self.api
-        self._call("removing a container", lambda: _unless_gone(lambda: api.remove_container(container, force=True)))
+        self.ask("removing a container", lambda: _unless_gone(lambda: api.remove_container(container, force=True)))
+
+    def wait_until_gone(self, container: str, timeout_s: float) -> bool:
+        """Wait until a container has ended and is removed; False if it did not come in time."""
+        api, removed = self.api, {"condition": "removed"}
+        try:
+            self.ask("waiting for an end", lambda: _unless_gone(lambda: api.wait(container, **removed)), timeout_s)
+        except NotInTime:
+            return False
+        return True
 
     def state(self, container: str) -> dict[str, Any] | None:
         """Return the container's state, `None` if it is gone."""
         api = self.api
-        found = self._call("inspecting a container", lambda: _unless_gone(lambda: api.inspect_container(container)))
+        found = self.ask("inspecting a container", lambda: _unless_gone(lambda: api.inspect_container(container)))
         return None if found is None else found["State"]
 
     def death(self, container: str, since: float) -> Death:
         """Return why a container ended, from what the engine saw of it since a time of our clock."""
         begin = since + self.clock_ahead_s - 0.1
-        events = self._call("asking for events", lambda: self._events(container, begin))
+        events = self.ask("asking for events", lambda: self._events(container, begin))
         actions = [event.get("Action") for event in events]
         state = self.state(container) or {}
         codes = [event["Actor"]["Attributes"].get("exitCode") for event in events if event.get("Action") == "die"]
@@ -206,18 +220,20 @@ class Engine:
 
     def containers(self) -> dict[str, Mapping[str, str]]:
         """Return id -> labels of every container that a sandbox made, also of those that have ended."""
-        found = self._call("listing containers", lambda: self.api.containers(all=True, filters={"label": LABEL}))
+        found = self.ask("listing containers", lambda: self.api.containers(all=True, filters={"label": LABEL}))
         return {entry["Id"]: entry["Labels"] for entry in found}
 
-    def _call(self, doing: str, work: Callable[[], _T], within_s: float = _ANSWER_S) -> _T:
+    def ask(self, doing: str, work: Callable[[], _T], within_s: float | None = None) -> _T:
+        """Do some work with the engine in a thread and give it up when it takes too long."""
+        within_s = _ANSWER_S if within_s is None else within_s
         if not self._room.acquire(timeout=within_s):
-            raise SandboxError(f"{self.host}: {doing} found {_MOST_CALLS} calls still unanswered after {within_s:g} s")
+            raise NotInTime(f"{self.host}: {doing} found {_MOST_CALLS} calls still unanswered after {within_s:g} s")
         box: Future[_T] = Future()
         threading.Thread(target=self._answer, args=(box, work), name="accredit-docker", daemon=True).start()
         try:
             return box.result(within_s)
         except NoAnswer:
-            raise SandboxError(f"{self.host}: {doing} got no answer within {within_s:g} s") from None
+            raise NotInTime(f"{self.host}: {doing} got no answer within {within_s:g} s") from None
         except (docker.errors.DockerException, requests.RequestException, OSError) as error:
             raise SandboxError(f"{self.host}: {doing} failed: {error}") from error
 

@@ -11,12 +11,14 @@ import functools
 import hashlib
 import io
 import os
+import py_compile
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -116,13 +118,14 @@ def slot_tar() -> bytes:
             _add(tar, SLOT_HOME[1:] + folder, kind=tarfile.DIRTYPE, mode=0o755)
         for name, source in _slot_files():
             _add(tar, name, source.read_bytes())
+        _add_compiled(tar)
     return buffer.getvalue()
 
 
 @functools.cache
 def slot_fingerprint() -> str:
     """Return a name for the slot's code."""
-    seen = hashlib.sha256()
+    seen = hashlib.sha256(Path(__file__).read_bytes())
     for name, source in _slot_files():
         seen.update(f"{name}\0".encode() + source.read_bytes())
     return seen.hexdigest()[:16]
@@ -132,6 +135,19 @@ def _slot_files() -> Iterator[tuple[str, Path]]:
     home = Path(package())
     for source in sorted([*home.glob("*.py"), *home.glob("embedded/*.py"), *home.glob("docker/*.py")]):
         yield f"{SLOT_HOME[1:]}/{source.relative_to(home)}", source
+
+
+def _add_compiled(tar: tarfile.TarFile) -> None:
+    """Add the slot's code compiled, for interpreters of this version: containers cannot keep what they compile."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, source in _slot_files():
+            compiled = os.path.join(folder, "compiled")
+            py_compile.compile(
+                str(source), compiled, f"/{name}", invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+            )
+            home, _, module = name.rpartition("/")
+            target = f"{home}/__pycache__/{module.removesuffix('.py')}.{sys.implementation.cache_tag}.pyc"
+            _add(tar, target, Path(compiled).read_bytes())
 
 
 def _add(

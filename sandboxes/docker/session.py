@@ -9,7 +9,6 @@ import json
 import os
 import socket
 import threading
-import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import count
@@ -46,6 +45,10 @@ sys.modules["accredit"].sandboxes = package
 from accredit.sandboxes.docker.inside import main
 main(sys.argv[2])
 """
+_GONE_S = 60.0
+_MOST_STARTING = 2 + (os.cpu_count() or 2) // 2  # more at once take longer each, up to their deadlines
+_TURN_S = 300.0
+_starting = threading.BoundedSemaphore(_MOST_STARTING)
 _turns = count()
 
 
@@ -80,7 +83,14 @@ class DockerSandbox(EmbeddedSandbox):
         """Start a container from ordinary, blocking code; raise `SandboxError` with the reason if that cannot be."""
         limits = limits or Limits()
         launcher = DockerLauncher(self.name, self.engine, self._ready_image(), self.runtime, self.run, self.attempt)
-        return SlotClient(limits, self.without, launcher)
+        if not _starting.acquire(timeout=_TURN_S):
+            raise SandboxError(
+                f"{self.engine.host}: {_MOST_STARTING} containers were still starting after {_TURN_S:g} s"
+            )
+        try:
+            return SlotClient(limits, self.without, launcher)
+        finally:
+            _starting.release()
 
     def _ready_image(self) -> str:
         with self._lock:
@@ -149,14 +159,10 @@ class Container:
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait for the container to be gone; False if it did not come in time."""
-        until = None if timeout_s is None else time.monotonic() + timeout_s
-        pause_s = 0.02
-        while self._there():
-            if until is not None and time.monotonic() > until:
-                return False
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, 0.5)
-        return True
+        try:
+            return self._engine.wait_until_gone(self.container, _GONE_S if timeout_s is None else timeout_s)
+        except SandboxError:
+            return True  # nobody is left who could say; a later reaper looks again
 
     def kill(self) -> None:
         """End the container at once; first the stream to it, on which the engine would wait."""
@@ -196,9 +202,3 @@ class Container:
     def close(self) -> None:
         """Close the stream."""
         self._stream.close()
-
-    def _there(self) -> bool:
-        try:
-            return self._engine.state(self.container) is not None
-        except SandboxError:
-            return False  # nobody is left who could say; a later reaper looks again
