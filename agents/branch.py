@@ -50,6 +50,7 @@ def fork_pairs(
     temperature: float = 1.0,
     workers: int = 8,
     on_done: Callable[[Trajectory], None] | None = None,
+    on_fault: Callable[[Trajectory], None] | None = None,
 ) -> list[tuple[Trajectory, Trajectory]]:
     """Live every episode and a branch of it; return (base, branch) in the order of `episodes`.
 
@@ -59,7 +60,15 @@ def fork_pairs(
     episode ID is named ID-fork; `limits` and the rest are those of `rollout_episodes`.
     """
     bases = live(
-        episodes, policy, make_env, renderer, limits, temperature=temperature, workers=workers, on_done=on_done
+        episodes,
+        policy,
+        make_env,
+        renderer,
+        limits,
+        temperature=temperature,
+        workers=workers,
+        on_done=on_done,
+        on_fault=on_fault,
     )
     numbers: dict[str, int] = {}
     branches: list[Branch] = []
@@ -69,7 +78,15 @@ def fork_pairs(
         noted = replace(base, seeds={**base.seeds, "fork_turn": turn, "pair": number})
         branches.append(Branch(replace(episode, id=f"{episode.id}-fork"), noted, turn, seeds_of(episode.sampler, 2)))
     forked = live_branches(
-        branches, policy, make_env, renderer, limits, temperature=temperature, workers=workers, on_done=on_done
+        branches,
+        policy,
+        make_env,
+        renderer,
+        limits,
+        temperature=temperature,
+        workers=workers,
+        on_done=on_done,
+        on_fault=on_fault,
     )
     return [
         (branch.base, replace(fork, seeds={**fork.seeds, "pair": branch.base.seeds["pair"]}))
@@ -87,6 +104,7 @@ def live_branches(
     temperature: float = 1.0,
     workers: int = 8,
     on_done: Callable[[Trajectory], None] | None = None,
+    on_fault: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
     """Live every branch; return the trajectories in order.
 
@@ -114,6 +132,7 @@ def live_branches(
         temperature=temperature,
         workers=workers,
         on_done=on_done,
+        on_fault=on_fault,
     )
     return [
         _noted(trajectory, branch, forking.parted.get(branch.episode.id))

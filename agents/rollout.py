@@ -1,6 +1,8 @@
 """Rollouts: many episodes at once, each a coroutine; environments run on threads, decisions in batches.
 
 A failed episode is data: it comes back as a trajectory with a stop reason and an error, and never ends the rollout. An
+episode that a machine's failure ended is lived again from its seeds, in a fresh environment, and comes back unscored if
+that fails too: what failed was nobody's doing, so which episodes are lived twice does not depend on how they went. An
 engine that fails is a broken invariant and raises. Seeds belong to the episode, so the order of completion changes
 nothing.
 """
@@ -23,7 +25,10 @@ from accredit.sandboxes.errors import SandboxError
 from .batching import Batcher
 from .policy import Policy, Request
 
-__all__ = ["Episode", "Limits", "live", "rollout_episodes", "seeds_of"]
+__all__ = ["ATTEMPTS", "Episode", "Limits", "live", "rollout_episodes", "seeds_of"]
+
+ATTEMPTS = 2
+"""How often an episode is lived, at most, while machines fail under it."""
 
 _log = logging.getLogger(__name__)
 
@@ -71,6 +76,7 @@ def live(
     workers: int = 8,
     at_once: int | None = None,
     on_done: Callable[[Trajectory], None] | None = None,
+    on_fault: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
     """Run `rollout_episodes` from ordinary code, at most `at_once` episodes together; return them in order."""
     size = at_once or max(1, len(episodes))
@@ -79,7 +85,15 @@ def live(
         part = episodes[start : start + size]
         lived += asyncio.run(
             rollout_episodes(
-                part, policy, make_env, renderer, limits, temperature=temperature, workers=workers, on_done=on_done
+                part,
+                policy,
+                make_env,
+                renderer,
+                limits,
+                temperature=temperature,
+                workers=workers,
+                on_done=on_done,
+                on_fault=on_fault,
             )
         )
     return lived
@@ -95,18 +109,20 @@ async def rollout_episodes(
     temperature: float = 1.0,
     workers: int = 8,
     on_done: Callable[[Trajectory], None] | None = None,
+    on_fault: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
     """Live every episode and return the trajectories in the order of `episodes`.
 
     Args:
         episodes: what to live; ids must differ.
         policy: samples the decisions.
-        make_env: makes a fresh environment; called once an episode.
+        make_env: makes a fresh environment; called once for each time that an episode is lived.
         renderer: turns messages into tokens.
         limits: when an episode is cut.
         temperature: of the sampling; log-probabilities are the policy's at 1 whatever it is.
         workers: threads that step environments.
         on_done: called with each trajectory as it ends.
+        on_fault: called with what was lived whenever a machine's failure ended it, also if it is lived again.
 
     """
     if len({episode.id for episode in episodes}) != len(episodes):
@@ -114,7 +130,7 @@ async def rollout_episodes(
     batcher = Batcher(policy, len(episodes))
     with ThreadPoolExecutor(workers, thread_name_prefix="accredit-env") as pool:
         lives = [
-            _Life(order, episode, policy, batcher, renderer, limits or Limits(), temperature, pool)
+            _Life(order, episode, policy, batcher, renderer, limits or Limits(), temperature, pool, on_fault)
             for order, episode in enumerate(episodes)
         ]
         tasks = [asyncio.create_task(life.run(make_env)) for life in lives]
@@ -144,11 +160,26 @@ class _Life:
         limits: Limits,
         temperature: float,
         pool: ThreadPoolExecutor,
+        on_fault: Callable[[Trajectory], None] | None,
     ) -> None:
         self._order, self._episode, self._policy, self._batcher = order, episode, policy, batcher
         self._renderer, self._limits, self._temperature, self._pool = renderer, limits, temperature, pool
+        self._on_fault = on_fault
 
     async def run(self, make_env: Callable[[], ToolEnv]) -> Trajectory:
+        try:
+            for attempt in range(1, ATTEMPTS + 1):
+                trajectory = await self._once(make_env)
+                if trajectory.stop is not StopReason.INFRASTRUCTURE:
+                    break
+                if self._on_fault:
+                    self._on_fault(trajectory)
+                _log.warning("episode %s, attempt %d of %d: a machine failed", self._episode.id, attempt, ATTEMPTS)
+            return trajectory
+        finally:
+            self._batcher.leave()
+
+    async def _once(self, make_env: Callable[[], ToolEnv]) -> Trajectory:
         started = time.monotonic()
         recorded: RecordCredit | None = None
         try:
@@ -166,7 +197,6 @@ class _Life:
                 return self._not_started(error)
             return await self._turns(recorded, started)
         finally:
-            self._batcher.leave()
             self._policy.forget(self._episode.id)
             if recorded is not None:
                 await self._off(recorded.close)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from accredit.agents.branch import fork_pairs
 from accredit.agents.rollout import Episode, live, seeds_of
 from accredit.agents.transformers import TransformersPolicy
-from accredit.credit import Credit, Group, Trajectory
+from accredit.credit import Credit, Group, StopReason, Trajectory
 from accredit.credit.functions import credit_function
 from accredit.credit.traces import TraceWriter
 
@@ -32,6 +32,9 @@ from .setup import held_out, learning_rate, make_optimizer, prepare
 from .update import Updater
 
 __all__ = ["Listener", "Result", "charge_scale", "train"]
+
+OUTAGE_S = (5.0, 15.0, 45.0, 120.0)
+"""Pauses in an outage: a step in which machines failed under every episode is lived again after each."""
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +97,7 @@ class _Training:
         self.traces = TraceWriter(run.traces)
         self.monitor = Monitor()
         self.best: tuple[float, int] = (-1.0, 0)
+        self.faults = 0  # episodes of the step that a machine's failure ended, those lived again included
 
     def run_all(self, resume: bool) -> Result:
         config, first, before = self.config, 0, None
@@ -134,7 +138,7 @@ class _Training:
             for group in range(config.rollout.groups)
             for member in range(config.rollout.group_size // (2 if self.paired else 1))
         ]
-        trajectories = self.live(episodes)
+        trajectories = self.live_through_outages(episodes)
         _check_some_scored(trajectories)
         rollout_s = time.monotonic() - started
         size = config.rollout.group_size
@@ -142,6 +146,7 @@ class _Training:
         credits = self.price(groups, step)
         flat = [credit for group in credits for credit in group]
         metrics = step_metrics(trajectories, flat, groups)
+        metrics["rollout/infrastructure_rate"] = self.faults / (len(trajectories) + self.faults - _lost(trajectories))
         metrics |= self.updater.update(
             trajectories,
             [credit.advantage.total for credit in flat],
@@ -161,15 +166,32 @@ class _Training:
         self.metrics.write(step + 1, metrics)
         self.listener.stepped(step + 1, metrics)
 
+    def live_through_outages(self, episodes: Sequence[Episode]) -> list[Trajectory]:
+        """Return the trajectories of `episodes`; while all are lost to machines, wait and live them again."""
+        self.faults = 0
+        trajectories = self.live(episodes)
+        for pause_s in OUTAGE_S:
+            if _lost(trajectories) < len(trajectories):
+                break
+            error = next((t.error for t in trajectories if t.error), "no message")
+            _log.warning("machines failed under every episode, waiting %g s: %s", pause_s, error)
+            time.sleep(pause_s)
+            trajectories = self.live(episodes)
+        return trajectories
+
     def live(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         """Return the trajectories of `episodes`, each followed by its branch where credit compares pairs."""
         bench, workers = self.bench, self.config.rollout.workers
         on_done = _counter(self.listener, len(episodes) * (2 if self.paired else 1))
         engine = self.policy, bench.make_env, bench.loaded.renderer, bench.limits
         if not self.paired:
-            return live(episodes, *engine, workers=workers, on_done=on_done)
-        pairs = fork_pairs(episodes, *engine, workers=workers, on_done=on_done)
+            return live(episodes, *engine, workers=workers, on_done=on_done, on_fault=self.count_fault)
+        pairs = fork_pairs(episodes, *engine, workers=workers, on_done=on_done, on_fault=self.count_fault)
         return [member for pair in pairs for member in pair]
+
+    def count_fault(self, _: Trajectory) -> None:
+        """Count an episode that a machine's failure ended."""
+        self.faults += 1
 
     def price(self, groups: Sequence[Group], step: int) -> list[Sequence[Credit]]:
         """Return the credit of every trajectory of every group."""
@@ -230,6 +252,10 @@ def _counter(listener: Listener, of: int) -> Callable[[Trajectory], None]:
         listener.lived(done, of)
 
     return count
+
+
+def _lost(trajectories: Sequence[Trajectory]) -> int:
+    return sum(trajectory.stop is StopReason.INFRASTRUCTURE for trajectory in trajectories)
 
 
 def _check_some_scored(trajectories: Sequence[Trajectory]) -> None:

@@ -102,10 +102,11 @@ def test_a_failing_episode_is_data_and_its_neighbours_go_on(renderer, fault, sto
     made = []
 
     def make():
-        made.append(with_fault(fault if len(made) == 1 else "")())
+        made.append(with_fault(fault if len(made) in (1, 3) else "")())  # the fourth is the second's second attempt
         return made[-1]
 
     lived = live(episodes(3), ScriptedPolicy(renderer), make, renderer, workers=1)
+    assert len(made) == (4 if stop is StopReason.INFRASTRUCTURE else 3)
     failed = [t for t in lived if t.stop is stop]
     assert len(failed) == 1
     assert failed[0].outcome is None
@@ -115,6 +116,25 @@ def test_a_failing_episode_is_data_and_its_neighbours_go_on(renderer, fault, sto
     else:
         assert failed[0].calls[-1].status is CallStatus.INFRASTRUCTURE
     assert sorted(t.reward for t in lived if t.reward is not None) == [1.0, 1.0]
+
+
+def test_an_episode_under_which_a_machine_failed_is_lived_again_from_its_seeds(renderer, model):
+    made, faults = [], []
+
+    def make():
+        made.append(with_fault("machine" if len(made) == 1 else "")())
+        return made[-1]
+
+    how = {"workers": 1, "on_fault": faults.append}
+    (expert,) = live(episodes(1), ScriptedPolicy(renderer), lambda: with_fault("machine")(), renderer, **how)
+    assert (len(faults), expert.outcome, expert.stop) == (2, None, StopReason.INFRASTRUCTURE)
+    faults.clear()
+    again = live(episodes(3), ScriptedPolicy(renderer), make, renderer, **how)
+    calm = live(episodes(3), ScriptedPolicy(renderer), Counter, renderer)
+    assert [fault.episode_id for fault in faults] == ["ep-1"]
+    for one, other in zip(calm, again, strict=True):
+        np.testing.assert_array_equal(one.token_ids, other.token_ids)
+        assert (one.reward, one.stop, one.charges) == (other.reward, other.stop, other.charges)
 
 
 def test_limits_end_an_episode_with_their_name_and_it_is_scored(renderer):

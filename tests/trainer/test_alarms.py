@@ -18,6 +18,7 @@ from accredit.trainer.health import step_metrics
 from accredit.trainer.update import Updater
 
 UPDATE = {
+    "rollout/infrastructure_rate": 0.0,
     "optimizer/grad_norm": 0.5,
     "policy/clip_share": 0.02,
     "policy/sampler_gap_nats": 1e-5,
@@ -288,8 +289,14 @@ def test_a_sampler_that_disagrees_with_the_trainer():
     assert "log-probabilities" in only("sampler_apart", run({"policy/sampler_gap_nats": 0.2}))
 
 
+def test_machines_that_fail_under_more_than_one_episode_in_a_hundred():
+    assert "is 0.02" in only("infrastructure_failing", run({"rollout/infrastructure_rate": 0.02}))
+    assert not any(run({"rollout/infrastructure_rate": 0.009}))
+    assert not any(run({"rollout/infrastructure_rate": lambda step: 0.03 if step == 15 else 0.0}, 30))
+
+
 def test_every_alarm_says_symptom_evidence_threshold_and_advice():
-    assert len({check.name for check in CHECKS}) == len(CHECKS) == 12
+    assert len({check.name for check in CHECKS}) == len(CHECKS) == 13
     fired = run({"policy/sampler_gap_nats": 0.2})[-1]["sampler_apart"]
     assert fired.startswith("sampler and trainer disagree: the mean difference")
     assert "is 0.2 (threshold: above 0.05). Check precision" in fired

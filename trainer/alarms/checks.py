@@ -171,6 +171,14 @@ def _apart(readings: Readings) -> Finding | None:
     return gap or _above(readings, "policy/clip_share", 0.2, "the share clipped by importance weights")
 
 
+def _failing(readings: Readings) -> Finding | None:
+    name = "rollout/infrastructure_rate"
+    mean = readings.slow(name) if readings.count(name) >= SETTLED else None  # a lone fault in a small step is none
+    if mean is None or mean <= 0.01:
+        return None
+    return Finding(f"the share of episodes that a machine's failure ended is {mean:.3g}", "above 0.01")
+
+
 CHECKS: tuple[Check, ...] = (
     Check(
         "process_decoupled",
@@ -247,5 +255,12 @@ CHECKS: tuple[Check, ...] = (
         "sampler and trainer disagree",
         _apart,
         "Check precision (model.dtype), that the engine got the last weights, and that temperature is 1",
+    ),
+    Check(
+        "infrastructure_failing",
+        "machines fail under the episodes",
+        _failing,
+        "Nobody is charged and what is lost is unscored, but the step shrinks: read `error` in the stored episodes, "
+        "and look at the sandbox (accredit sandbox doctor, the /health of its server)",
     ),
 )

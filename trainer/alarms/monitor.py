@@ -17,6 +17,7 @@ _log = logging.getLogger(__name__)
 SMOOTHED = (
     "rollout/reward",
     "rollout/success",
+    "rollout/infrastructure_rate",
     "loss/kl",
     "credit/mean",
     "credit/spread",
