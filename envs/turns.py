@@ -29,12 +29,16 @@ __all__ = ["RunningCall", "current_call", "run_calls", "value_range"]
 
 @dataclass(slots=True)
 class RunningCall:
-    """The call that the current thread or coroutine is running, and what its tool has declared so far."""
+    """The call that the current thread or coroutine is running, and what its tool has declared so far.
+
+    `kept` are JSON values for `Call.detail`, however the call ends.
+    """
 
     env: "ToolEnv"
     text: str
     call: ParsedCall
     declared: list[CharCharge] = field(default_factory=list)
+    kept: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +178,8 @@ def _settle(env: "ToolEnv", ready: _Ready, outcome: Outcome) -> CallResult:
     amount = env.amount_of(status, tool)
     if call.repairs and amount > 0:
         charges.insert(0, CharCharge(call.start, call.end, amount, str(status)))
-    return CallResult(index, status, text, cut, _episode_s(env, outcome), outcome.duration_s, charges=tuple(charges))
+    at = _episode_s(env, outcome)
+    return CallResult(index, status, text, cut, at, outcome.duration_s, dict(running.kept), tuple(charges))
 
 
 def _failed(
@@ -199,7 +204,7 @@ def _failed(
     text, cut = cut_middle(f"Error: {message}", limit)
     at = None if outcome is None else _episode_s(env, outcome)
     took = None if outcome is None else outcome.duration_s
-    return CallResult(index, status, text, cut, at, took, dict(detail or {}), charges)
+    return CallResult(index, status, text, cut, at, took, {**running.kept, **(detail or {})}, charges)
 
 
 def _episode_s(env: "ToolEnv", outcome: Outcome) -> float:

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from accredit.credit import CallStatus
 from accredit.envs.errors import InfrastructureError, ToolError
+from accredit.envs.turns import current_call
 from accredit.sandboxes import Blame, ErrorSpan, Limits, Outcome, Status
 from accredit.sandboxes.protocol import BlockingSession
 from accredit.sandboxes.select import select
@@ -61,11 +62,11 @@ class Interpreter:
 
     def run(self, code: str) -> Outcome:
         """Run a program in a fresh process."""
-        return self._opened().run(code)
+        return _noted(self._opened().run(code))
 
     def run_cell(self, code: str) -> Outcome:
         """Run a cell in the live interpreter; the setup cell has run before it."""
-        return self._opened().run_cell(code)
+        return _noted(self._opened().run_cell(code))
 
     def close(self) -> None:
         """End the session, if one was opened."""
@@ -93,6 +94,14 @@ class Interpreter:
         if self._session is not None:
             copy._keep(self._session.branch())
         return copy
+
+
+def _noted(outcome: Outcome) -> Outcome:
+    """Write into the call in progress how strong the sandbox was that ran its code."""
+    running = current_call()
+    if running is not None:
+        running.kept["isolation"] = outcome.isolation_id
+    return outcome
 
 
 def printed(outcome: Outcome, code: str, argument: str = "code") -> str:

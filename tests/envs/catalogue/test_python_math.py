@@ -13,7 +13,7 @@ from accredit.envs import load_env, tinytokenizers
 from accredit.envs.catalogue.python_math import PythonMath
 from accredit.envs.chatml import ChatMLRenderer
 from accredit.sandboxes import Limits, SandboxError
-from accredit.sandboxes.select import select
+from accredit.sandboxes.select import probe, select
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -128,3 +128,10 @@ def test_the_expert_reaches_full_reward(renderer, level):
     episodes = [Episode(f"ep-{s}", "", s, s, s, {"level": level}) for s in range(6)]
     lived = live(episodes, ScriptedPolicy(renderer), lambda: load_env("PythonMath-v0"), renderer)
     assert [t.reward for t in lived] == [1.0] * 6
+
+
+def test_the_isolation_of_every_run_is_written_into_the_trajectory(renderer):
+    lived = played(renderer, call("print(1)"), call("print(1 / 0)"), "0")
+    assert [made.status for made in lived.calls] == [CallStatus.OK, CallStatus.TOOL_ERROR]
+    isolation = probe(select()).isolation_id
+    assert [made.detail["isolation"] for made in lived.calls] == [isolation, isolation]
