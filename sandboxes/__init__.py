@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .bwrap import BubblewrapSandbox
+    from .docker import DockerSandbox
     from .embedded.session import EmbeddedSandbox, EmbeddedSession
     from .errors import AccreditError, SandboxError, SandboxFault
     from .housekeeping import PoolCounts, PoolOptions
@@ -39,6 +40,7 @@ __all__ = [
     "Blame",
     "BlockingSession",
     "BubblewrapSandbox",
+    "DockerSandbox",
     "EmbeddedSandbox",
     "EmbeddedSession",
     "Entry",
@@ -68,6 +70,7 @@ __all__ = [
 
 _HOMES = {
     ".bwrap": ("BubblewrapSandbox",),
+    ".docker": ("DockerSandbox",),
     ".embedded.session": ("EmbeddedSandbox", "EmbeddedSession"),
     ".errors": ("AccreditError", "SandboxError", "SandboxFault"),
     ".housekeeping": ("PoolCounts", "PoolOptions"),
