@@ -40,3 +40,8 @@ register(
     "accredit.envs.catalogue.python:Python",
     "Functions written against hidden tests, run in a sandbox (levels easy, medium, hard).",
 )
+register(
+    "Shell-v0",
+    "accredit.envs.catalogue.shell:Shell",
+    "Find, edit and fix files of a small project with shell commands, in a sandbox (levels easy, medium, hard).",
+)
