@@ -167,15 +167,18 @@ class _Life:
         self._on_fault = on_fault
 
     async def run(self, make_env: Callable[[], ToolEnv]) -> Trajectory:
+        attempt = 0
         try:
-            for attempt in range(1, ATTEMPTS + 1):
+            while True:
                 trajectory = await self._once(make_env)
+                attempt += 1
                 if trajectory.stop is not StopReason.INFRASTRUCTURE:
-                    break
+                    return trajectory
                 if self._on_fault:
                     self._on_fault(trajectory)
                 _log.warning("episode %s, attempt %d of %d: a machine failed", self._episode.id, attempt, ATTEMPTS)
-            return trajectory
+                if attempt == ATTEMPTS:
+                    return trajectory
         finally:
             self._batcher.leave()
 

@@ -1,6 +1,7 @@
 """`accredit sandbox`: which sandboxes this machine has, and one program run in one of them."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -70,6 +71,37 @@ def run_command(
     print(_verdict(outcome), file=sys.stderr)
     if not outcome.ok:
         raise typer.Exit(1)
+
+
+@app.command("serve")
+def serve_command(
+    host: Annotated[str, typer.Option(help="Address to listen at; others than this machine's own need a token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="Port to listen at; 0 takes a free one.", min=0, max=65535)] = 8080,
+    backend: Annotated[
+        str | None, typer.Option(metavar="NAME", help=f"One of {_BACKENDS}.", show_default="the default")
+    ] = None,
+    allow_weaker: Annotated[bool, typer.Option(help="Accept a backend below level L3.")] = False,
+    most: Annotated[int, typer.Option(help="Sessions in use at once.", min=1)] = 16,
+    warm: Annotated[int, typer.Option(help="Sessions opened ahead.", min=0)] = 2,
+    queue: Annotated[int, typer.Option(help="Callers that may wait for a session.", min=0)] = 64,
+    lease_s: Annotated[float, typer.Option(help="Seconds of silence after which a session is ended.", min=1.0)] = 60.0,
+) -> None:
+    """Serve a pool of sandboxes to other machines over HTTP, until it is stopped.
+
+    A run uses it with ACCREDIT_SANDBOX=http://HOST:PORT. With ACCREDIT_SANDBOX_TOKEN set, here and there, only who
+    knows the token is answered. Needs the extra `remote`.
+    """
+    from accredit.sandboxes.pool import Pool, PoolOptions
+    from accredit.sandboxes.remote.server import TOKEN_VARIABLE, serve
+
+    if backend is not None:
+        _refuse_unknown(backend)
+    pool = Pool(select(backend, allow_weaker or None), PoolOptions(most=most, warm=warm, queue=queue))
+    token = os.environ.get(TOKEN_VARIABLE) or None
+    with pool:
+        serve(pool, host=host, port=port, token=token, lease_s=lease_s, started=lambda url: print(url, flush=True))
 
 
 def _refuse_unknown(name: str) -> None:

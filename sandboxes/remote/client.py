@@ -19,16 +19,13 @@ from accredit.sandboxes.protocol import IsolationReport, Limits
 from accredit.sandboxes.threads import ThreadedSession, in_thread
 from accredit.sandboxes.verdict import FAULTS, Status
 
-from .desk import Answer
+from .desk import TOKEN_VARIABLE, Answer
 from .far import FarSession, new_id, value_of
 from .wire import decode, encode
 
 __all__ = ["RemoteSandbox"]
 
 _log = logging.getLogger(__name__)
-TOKEN_VARIABLE = "ACCREDIT_SANDBOX_TOKEN"
-"""Environment variable that holds the token of the server."""
-
 _PAUSES_S = (0.1, 0.4, 1.6)  # before the second, third and fourth try
 _CONNECT_S = 5.0
 _CLOSE_S = 5.0

@@ -16,7 +16,7 @@ from accredit.sandboxes.protocol import Limits
 from accredit.sandboxes.threads import ThreadedSession, in_thread, interrupt
 from accredit.sandboxes.verdict import Status
 
-__all__ = ["ASKS", "Answer", "Desk"]
+__all__ = ["ASKS", "TOKEN_VARIABLE", "Answer", "Desk"]
 
 ASKS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "run": {"program": (str, tuple), "limits": (Limits, type(None)), "stdin": (bytes,)},
@@ -27,6 +27,9 @@ ASKS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "branch": {"new": (str,)},
 }
 """What can be asked of a session, with the names and types of what goes with it. All of it has to be given."""
+
+TOKEN_VARIABLE = "ACCREDIT_SANDBOX_TOKEN"
+"""Environment variable that holds the token which client and server share."""
 
 _KEPT = 2  # answers a session keeps, in case one is asked for again
 _MOST_PENDING = 8  # questions of one session; a caller who waits for each answer has one

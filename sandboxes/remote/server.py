@@ -26,7 +26,7 @@ from accredit.sandboxes.pool import Pool
 from accredit.sandboxes.protocol import Limits
 from accredit.sandboxes.verdict import Status
 
-from .desk import Answer, Desk
+from .desk import TOKEN_VARIABLE, Answer, Desk
 from .wire import decode, encode
 
 try:
@@ -38,7 +38,7 @@ try:
 except ImportError as error:
     raise SandboxError(f"a server of sandboxes needs pip install 'accredit[remote]': {error}") from error
 
-__all__ = ["application", "serve"]
+__all__ = ["TOKEN_VARIABLE", "application", "serve"]
 
 _log = logging.getLogger(__name__)
 _ID = re.compile(r"[0-9a-f]{32}")

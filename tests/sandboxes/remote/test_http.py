@@ -19,6 +19,7 @@ from accredit.sandboxes.pool import Pool
 from accredit.sandboxes.remote import RemoteSandbox, far
 from accredit.sandboxes.remote.server import serve
 from accredit.sandboxes.remote.wire import decode, encode
+from accredit.sandboxes.select import select
 
 APPEND = "with open('log', 'a') as log: log.write('x')\nprint(open('log').read())"
 
@@ -254,3 +255,19 @@ def test_signs_of_life_stop_with_the_last_session(serving, eventually) -> None:
     assert sandbox._renewing is not None
     session.close()
     eventually(lambda: sandbox._renewing is None)
+
+
+def test_the_command_serves_and_select_finds_it_by_its_address(sandbox, monkeypatch) -> None:
+    del sandbox
+    monkeypatch.setenv("ACCREDIT_SANDBOX_TOKEN", "secret")
+    command = [sys.executable, "-m", "accredit", "sandbox", "serve", "--port", "0", "--warm", "1", "--most", "2"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        session = select(url).open_blocking()
+        assert session.run("print(1)").ok
+        session.close()
+    finally:
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(30) in (0, -signal.SIGTERM)
