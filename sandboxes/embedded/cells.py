@@ -37,7 +37,7 @@ _ENDED = struct.Struct("<IidI?")
 _CREDENTIALS = struct.Struct("iII")
 _LAST_TO_GO = 100
 _ROOM_FOR_STATES = 64
-_HEAR_S = 2.0  # for a state that was forked before its parent's end to say so
+_HEAR_S = 10.0  # for a state that was forked before its parent's end to say so, on the busiest machine
 
 
 @dataclass(slots=True)

@@ -59,7 +59,10 @@ def run_cell(supervisor: Supervisor, run_id: int, session: int, source: bytes, l
         buried = cells.Burial(status if keep and cell.following.heard else int(signal.SIGKILL), 0.0, 0.0, False)
     keep = keep and os.WIFEXITED(buried.wait_status) and os.WEXITSTATUS(buried.wait_status) in (0, 1)
     report = host.page.read()
-    if not host.settle(session, cell, keep):
+    settled = host.settle(session, cell, keep)
+    if keep and not cell.following.heard:
+        report, facts["detail"] = b"", "the cell ended, but its names did not live on: it is undone"
+    if not settled:
         facts["detail"] = _LOST
         forget(supervisor, session)
     _clear(supervisor, host)

@@ -141,7 +141,8 @@ def _be_supervisor(start: _Start, door: int, way: Way, answer: int, refusals: li
         live.forget(supervisor, session)
     supervisor.discard_spare()
     if way is Way.NONE and start.folder is None:
-        remove_tree(supervisor.plan.folder.path)
+        if os.fork() == 0:  # on its own: nobody has to wait for a deep tree to be gone
+            _in_child(lambda: remove_tree(supervisor.plan.folder.path))
 
 
 def _build(start: _Start, way: Way, refusals: list[str]) -> tuple[Supervisor, list[Layer]]:

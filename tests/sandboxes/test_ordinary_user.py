@@ -15,7 +15,7 @@ import pytest
 import accredit.sandboxes
 
 NOBODY = 65534
-SCENE = """
+SCENE = r"""
 import json, os, sys
 sys.path.insert(0, sys.argv[1])
 from accredit.sandboxes import EmbeddedSandbox, Limits
@@ -25,8 +25,19 @@ outcomes = {
     name: client.run(code, Limits(wall_s=2.0 if name == "loop" else 60.0, memory_mb=64))
     for name, code in programs.items()
 }
+client.write("in/data", b"1")
+cells = [client.run_cell(code).stdout.decode() for code in (
+    "x = open('in/data').read()\nopen('out', 'w').write(x + '2')\nx", "x += 'lost'; import os; os._exit(1)", "x")]
+branch = client.branch()
+branch.run_cell("x = 'other'")
+session = [
+    cells, client.run(["sh", "-c", "cat; cat out"], stdin=b"0").stdout.decode(), client.read("out").decode(),
+    [entry.path for entry in client.list()], branch.run_cell("x").stdout.decode(), client.run_cell("x").stdout.decode(),
+]
+branch.close()
 client.close()
 print(json.dumps({
+    "session": session,
     "uid": os.getuid(), "describe": client.report.describe(), "level": int(client.report.level),
     "on": [layer.name for layer in client.report.layers if layer.on],
     "outcomes": {name: [o.status, o.blame, o.stdout.decode()] for name, o in outcomes.items()},
@@ -105,6 +116,12 @@ def test_layers_that_need_root_are_off_with_a_reason(scene: dict[str, Any]) -> N
 )
 def test_programs_end_as_they_do_for_root(scene: dict[str, Any], program: str, statuses: list[str]) -> None:
     assert scene["outcomes"][program][0] in statuses, scene["describe"]
+
+
+def test_a_session_keeps_files_and_names_and_branches(scene: dict[str, Any]) -> None:
+    assert scene["session"] == [
+        ["'1'\n", "", "'1'\n"], "012", "12", ["in", "in/data", "out"], "'other'\n", "'1'\n"
+    ]  # fmt: skip
 
 
 def test_namespaces_hide_the_host_and_shield_the_init(scene: dict[str, Any]) -> None:
