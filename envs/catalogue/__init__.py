@@ -41,6 +41,11 @@ register(
     "Functions written against hidden tests, run in a sandbox (levels easy, medium, hard).",
 )
 register(
+    "PythonRepl-v0",
+    "accredit.envs.catalogue.python_repl:PythonRepl",
+    "Questions on small tables, answered with a live Python interpreter (levels easy, medium, hard).",
+)
+register(
     "Shell-v0",
     "accredit.envs.catalogue.shell:Shell",
     "Find, edit and fix files of a small project with shell commands, in a sandbox (levels easy, medium, hard).",
