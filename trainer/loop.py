@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from accredit.agents.branch import fork_pairs
 from accredit.agents.rollout import Episode, live, seeds_of
 from accredit.agents.transformers import TransformersPolicy
-from accredit.credit import Credit, Group, StopReason, Trajectory
+from accredit.credit import CallStatus, Credit, Group, StopReason, Trajectory
 from accredit.credit.functions import credit_function
 from accredit.credit.traces import TraceWriter
 
@@ -173,8 +173,7 @@ class _Training:
         for pause_s in OUTAGE_S:
             if _lost(trajectories) < len(trajectories):
                 break
-            error = next((t.error for t in trajectories if t.error), "no message")
-            _log.warning("machines failed under every episode, waiting %g s: %s", pause_s, error)
+            _log.warning("machines failed under every episode, waiting %g s%s", pause_s, _first_error(trajectories))
             time.sleep(pause_s)
             trajectories = self.live(episodes)
         return trajectories
@@ -261,6 +260,12 @@ def _lost(trajectories: Sequence[Trajectory]) -> int:
 def _check_some_scored(trajectories: Sequence[Trajectory]) -> None:
     if any(trajectory.reward is not None for trajectory in trajectories):
         return
-    errors = [trajectory.error for trajectory in trajectories if trajectory.error]
-    first = f"; the first error was: {errors[0]}" if errors else ""
-    raise RunError(f"all {len(trajectories)} episodes of the step ended unscored{first}")
+    raise RunError(f"all {len(trajectories)} episodes of the step ended unscored{_first_error(trajectories)}")
+
+
+def _first_error(trajectories: Sequence[Trajectory]) -> str:
+    for trajectory in trajectories:
+        failed = [call.result for call in trajectory.calls if call.status is CallStatus.INFRASTRUCTURE]
+        if trajectory.error or failed:
+            return f"; the first error was: {trajectory.error or failed[-1]}"
+    return ""
