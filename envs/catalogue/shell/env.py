@@ -28,7 +28,7 @@ from accredit.sandboxes import Limits, Status
 from .blame import ANSWERS, judge, syntax_place
 from .jobs import LEVELS, Job
 from .parsing import Script, parse
-from .workspace import Done, Tree, Workspace
+from .workspace import MOST_FILES, Done, Tree, Workspace
 
 __all__ = ["Shell"]
 
@@ -79,6 +79,9 @@ class Shell(ToolEnv):
         done = self.workspace.run(script)
         check_outcome(done.outcome)
         self.state.tree = self.workspace.tree()
+        if len(self.state.tree) > MOST_FILES:
+            self.finished = True  # what cannot be read whole can be neither scored nor copied for a fork
+            raise ToolError(f"the project may hold {MOST_FILES} files at most", status=CallStatus.OUTPUT_LIMIT)
         return self._told(script, done)
 
     def reward(self) -> float:

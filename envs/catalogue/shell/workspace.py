@@ -83,7 +83,7 @@ class Workspace:
         return self._opened().run(argv)
 
     def tree(self) -> Tree:
-        """Return what the folder holds, read from outside, following no link.
+        """Return what the folder holds, read from outside, following no link; of too many files only the names.
 
         Raises:
             SandboxError: the session failed.
@@ -93,7 +93,7 @@ class Workspace:
             return {**_folders(self._files), **self._files}
         entries = self._session.list()
         if len(entries) > MOST_FILES:
-            return {"<too many>": str(len(entries))}
+            return {entry.path: f"<{entry.kind}>" for entry in entries}
         return {entry.path: self._content(entry) for entry in entries}
 
     def close(self) -> None:

@@ -272,8 +272,43 @@ def test_files_are_read_without_following_links_or_believing_sizes():
     assert tree["pipe"] == "<other>" and tree["big"] == f"<{10 << 20} bytes>" and tree["raw"] == "\\xff"
     assert not any("root:x" in text for text in tree.values())
     workspace.run(parse("rm -f *; for n in $(seq 500); do echo > $n; done"))
-    assert len(workspace.tree()) == 1
+    assert set(workspace.tree().values()) == {"<file>"}
     workspace.close()
+
+
+@pytest.mark.parametrize(
+    ("command", "statuses"),
+    [
+        (":() { : | : & }; :", (CallStatus.OK, CallStatus.TOOL_ERROR, CallStatus.NONZERO_EXIT, CallStatus.TIMEOUT)),
+        ("yes", (CallStatus.OUTPUT_LIMIT,)),
+        ("tail /dev/zero", (CallStatus.OUT_OF_MEMORY, CallStatus.NONZERO_EXIT, CallStatus.TOOL_ERROR)),
+        ("head -c 900M /dev/zero > x", (CallStatus.NONZERO_EXIT, CallStatus.TOOL_ERROR)),
+        ("kill -9 $PPID", (CallStatus.NONZERO_EXIT,)),
+        ("sleep 60 & exec 1>&- 2>&-; kill -STOP $$", (CallStatus.TIMEOUT,)),
+        ("cat /proc/$PPID/cmdline | tr '\\0' ' ' > y; touch $'\\377'", (CallStatus.OK,)),
+    ],
+)
+def test_a_hostile_command_ends_as_the_policys_own_doing_and_the_session_goes_on(command, statuses):
+    class Hurried(Shell):
+        run_limits = Limits(wall_s=3.0, cpu_s=10.0, memory_mb=128, output_bytes=65_536, disk_mb=16)
+
+    env = Hurried(level="easy")
+    env.reset(seed=0)
+    for said, expected in ((command, statuses), ("echo on", (CallStatus.OK,))):
+        env.step(call(said))
+        assert env.last_turn is not None
+        assert env.last_turn.results[0].status in expected, env.last_results
+    assert env.state_key() and env.last_results == ["on"]
+    env.close()
+
+
+def test_too_many_files_end_the_episode_charged_and_without_reward():
+    env = Shell(level="easy")
+    env.reset(seed=0)
+    _, reward, terminated, _, _ = env.step(call("for n in $(seq 500); do echo > $n; done"))
+    assert env.last_turn is not None
+    assert (reward, terminated, len(env.last_turn.results[0].charges)) == (0.0, True, 1)
+    env.close()
 
 
 def test_a_fork_has_files_of_its_own(play):
@@ -303,6 +338,7 @@ def test_equal_trees_have_equal_keys_however_they_came_about():
     env.close()
 
 
+@pytest.mark.timeout(900)  # a hundred sessions, each with processes of its own
 def test_the_projects_own_checker_passes():
     failed = [found for found in check_env("Shell-v0", seeds=(0,)) if found.passed is False]
     assert failed == []
