@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -215,7 +216,8 @@ def test_the_expert_reaches_full_reward(level, split, play):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_success_falls_and_failing_cells_rise_with_the_error_rate(level, play):
-    env, success, failed = make("PythonRepl-v0", level=level), [], []
+    env: Any = make("PythonRepl-v0", level=level)
+    success, failed = [], []
     for rate in (0.0, 0.8):
         rng, rewards, bad = np.random.default_rng(0), [], 0
         for seed in range(10):
