@@ -4,12 +4,13 @@ A request names its operation: run something, read or write a file of the sessio
 What the caller asked wrongly is answered with `refused`; what the host failed at is a fault in the evidence.
 """
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 from accredit.sandboxes.protocol import Limits
 
-from . import live, wire
+from . import kernel, live, wire
 from .folder import Refused
 from .processes import Order
 from .runs import Result, Supervisor
@@ -83,9 +84,18 @@ def _unpack(supervisor: Supervisor, frame: wire.Frame) -> _Answer:
 
 
 def _cell(supervisor: Supervisor, frame: wire.Frame) -> _Answer:
+    if supervisor.plan.contained and _no_pidfds():  # a cell's end could not be told for sure
+        raise Refused("cells need a kernel with pidfds, and gVisor's has none: use run(), or another backend for cells")
     head = frame.header
     limits, most = _possible(supervisor, Limits(**head["limits"])), Limits(**head["most"])
     return _told(live.run_cell(supervisor, head["run"], head["session"], frame.blobs[0], limits, most))
+
+
+def _no_pidfds() -> bool:
+    fd = kernel.pidfd_open(os.getpid())
+    if fd is not None:
+        os.close(fd)
+    return fd is None
 
 
 def _branch(supervisor: Supervisor, frame: wire.Frame) -> _Answer:

@@ -88,6 +88,17 @@ def test_files_stay_and_commands_run(docker_sandbox: "DockerSandbox") -> None:
     asyncio.run(scene())
 
 
+def test_cells_keep_their_names_and_a_dead_one_is_undone(docker_sandbox: "DockerSandbox") -> None:
+    client = docker_sandbox.open_blocking()
+    try:
+        assert client.run_cell("x = 41").ok
+        assert client.run_cell("import os\nx = 0\nos._exit(3)").status is Status.EXIT
+        assert client.run_cell("l = []\nwhile True: l.append(bytearray(1 << 20))").status is Status.OUT_OF_MEMORY
+        assert client.run_cell("print(x + 1)").stdout == b"42\n"
+    finally:
+        client.close()
+
+
 def test_a_branch_is_a_container_of_its_own(docker_sandbox: "DockerSandbox", engine: "Engine") -> None:
     first = docker_sandbox.open_blocking()
     try:
@@ -171,6 +182,8 @@ def test_gvisor_has_a_kernel_of_its_own(gvisor: "DockerSandbox") -> None:
         assert (client.report.backend, client.report.level) == ("gvisor", Level.L6)
         outcomes = [client.run("print(6 * 7)") for _ in range(3)]
         assert [outcome.stdout for outcome in outcomes] == [b"42\n"] * 3
+        with pytest.raises(SandboxError, match="cells need a kernel with pidfds"):
+            client.run_cell("x = 1")
         forks = "import os, time\nfor _ in range(60):\n    if os.fork() == 0: time.sleep(60)\ntime.sleep(60)"
         assert client.run(forks, Limits(wall_s=50.0)).blame is Blame.MODEL
         threads = "import threading, time\nfor _ in range(100): threading.Thread(target=time.sleep, args=(9,)).start()"
