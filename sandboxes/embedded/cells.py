@@ -222,7 +222,7 @@ def start(plan: Plan, own_processes: int | None, session: int, limits: Limits) -
     setup, setup_end = os.pipe2(os.O_CLOEXEC)
     control, control_end = _socket_pair()
     page, supervisor = ReportPage(), os.getpid()
-    scratch = None if plan.way is not Way.NONE else tempfile.mkdtemp(prefix="accredit-")
+    scratch = None if plan.way is not Way.NONE else tempfile.mkdtemp(dir=plan.place)
     pid = fork_init(own_processes)
     if pid == 0:
         control.close()

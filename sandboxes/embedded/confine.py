@@ -26,7 +26,7 @@ class Plan:
     """The walls of one slot. `layers` are those that every run must get; `tasks_of_user` had run before it started.
 
     `folder` is the session's. A `contained` slot has the namespaces, the control group and the file systems of a
-    container to itself.
+    container to itself. `place` is the folder of the host in which a slot without namespaces keeps its own.
     """
 
     way: Way
@@ -36,6 +36,7 @@ class Plan:
     tasks_of_user: int
     folder: Folder
     contained: bool = False
+    place: str | None = None
 
 
 def uid_for(slot_pid: int) -> int:

@@ -99,7 +99,7 @@ def make_pair(plan: Plan, own_processes: int | None, disk_mb: int) -> Pair:
     theirs = [writer for _, writer in pipes] + [fed.detach()]
     ours = [reader for reader, _ in pipes]
     page, supervisor = ReportPage(), os.getpid()
-    scratch = "/tmp" if plan.way is not Way.NONE else tempfile.mkdtemp(prefix="accredit-")
+    scratch = "/tmp" if plan.way is not Way.NONE else tempfile.mkdtemp(dir=plan.place)
     try:
         pid = fork_init(own_processes)
         if pid == 0:

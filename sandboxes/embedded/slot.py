@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import sys
-import tempfile
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
@@ -25,10 +25,13 @@ from accredit.sandboxes.protocol import LAYERS, Layer, Limits
 from . import cgroup, kernel, live, namespaces, rlimits, service, wire
 from .cgroup import Cgroup
 from .confine import Plan, uid_for
-from .folder import Folder, remove_tree
+from .folder import Folder
 from .namespaces import Way
 from .orphans import SurvivorsLeft
+from .place import leave_place, make_place
 from .runs import Supervisor, TrainerGone
+
+_LEAVE_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +143,8 @@ def _be_supervisor(start: _Start, door: int, way: Way, answer: int, refusals: li
     for session in list(supervisor.interpreters):
         live.forget(supervisor, session)
     supervisor.discard_spare()
-    if way is Way.NONE and start.folder is None:
-        if os.fork() == 0:  # on its own: nobody has to wait for a deep tree to be gone
-            _in_child(lambda: remove_tree(supervisor.plan.folder.path))
+    if supervisor.plan.place is not None:
+        _leave(supervisor.plan.place)
 
 
 def _build(start: _Start, way: Way, refusals: list[str]) -> tuple[Supervisor, list[Layer]]:
@@ -155,7 +157,8 @@ def _build(start: _Start, way: Way, refusals: list[str]) -> tuple[Supervisor, li
     else:
         own_processes = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         namespaces.make_root(start.limits.disk_mb)
-    folder = _session_folder(start, way)
+    place = make_place() if way is Way.NONE and start.folder is None else None
+    folder = _session_folder(start, way, place)
     kernel.prctl(kernel.PR_SET_DUMPABLE, 0)
     off = dict(start.off)
     if way is Way.NONE and not start.contained:
@@ -166,7 +169,7 @@ def _build(start: _Start, way: Way, refusals: list[str]) -> tuple[Supervisor, li
         off.setdefault("uid_drop", "not root")
     while True:
         folder.give_to(None if "uid_drop" in off else start.uid)
-        plan = Plan(way, frozenset(LAYERS) - off.keys(), start.group, start.uid, tasks, folder, start.contained)
+        plan = Plan(way, frozenset(LAYERS) - off.keys(), start.group, start.uid, tasks, folder, start.contained, place)
         supervisor = Supervisor(plan, start.control, start.trainer, own_processes)
         failures = supervisor.try_walls(start.limits)
         if not failures:
@@ -174,7 +177,7 @@ def _build(start: _Start, way: Way, refusals: list[str]) -> tuple[Supervisor, li
         off.update(failures)
 
 
-def _session_folder(start: _Start, way: Way) -> Folder:
+def _session_folder(start: _Start, way: Way, place: str | None) -> Folder:
     """Return the session's folder: memory of its own size with namespaces, else a ready one or one of the host's."""
     size_mb = start.limits.disk_mb
     if way is not Way.NONE:
@@ -182,7 +185,17 @@ def _session_folder(start: _Start, way: Way) -> Folder:
     if start.folder is not None:
         own = os.stat(start.folder).st_dev != os.stat(os.path.dirname(start.folder)).st_dev
         return Folder(start.folder, size_mb, bounded=own)
-    return Folder(tempfile.mkdtemp(prefix="accredit-"), size_mb, bounded=False)
+    os.mkdir(f"{place}/work")
+    return Folder(f"{place}/work", size_mb, bounded=False)
+
+
+def _leave(place: str) -> None:
+    """Remove the slot's folders in a process that outlives this one: nobody has to wait for a deep tree to be gone."""
+    pid, until = os.fork(), time.monotonic() + _LEAVE_S
+    if pid == 0:
+        _in_child(lambda: leave_place(place))
+    while os.waitpid(pid, os.WNOHANG)[0] == 0 and time.monotonic() < until:
+        time.sleep(0.005)
 
 
 def _in_child(work: Callable[[], None]) -> NoReturn:
