@@ -37,11 +37,12 @@ from accredit.credit.spans import SpanKind
 from accredit.credit.trajectory import Group, Trajectory
 
 from .anchors import Anchor, find_anchors
+from .baseline import Interval, score_weights, shifts
 from .charges import check_charge_scale, with_charges
 from .group import inverse_spread
 from .moves import nearest_span
 from .options import is_number
-from .rewards import read_rewards
+from .rewards import read_rewards, spread
 
 __all__ = ["Anchored"]
 
@@ -58,6 +59,10 @@ class Anchored:
             above 0 the values of rarely visited states are calmer, and what shrinking held back is settled where the
             rollouts part next, at the latest in the last turn.
         lam: lambda in [0, 1], the weight of each later skill interval.
+        baseline: "value", V of the state, or "optimal", the baseline of least variance (`baseline.py`). It moves the
+            advantage by a term `baseline` and never the credit. Where several decisions in a row must all be right
+            its gradient has several times the signal-to-noise; turns whose only sampled choice decided nothing are
+            then no longer paid exactly 0.
         scale: "none", or "spread" to divide the advantages by the standard deviation of R in the group. It changes the
             weight of whole tasks, as in GRPO, and never the credit.
         charge_scale: multiplies every charge.
@@ -66,6 +71,7 @@ class Anchored:
 
     kappa: float = 1.0
     lam: float = 0.0
+    baseline: Literal["value", "optimal"] = "value"
     scale: Literal["none", "spread"] = "none"
     charge_scale: float = 1.0
 
@@ -74,6 +80,8 @@ class Anchored:
             raise CreditError(f"kappa={self.kappa!r}: expected a number of visits of at least 0")
         if not is_number(self.lam, 0, 1):
             raise CreditError(f"lam={self.lam!r}: expected lambda between 0 (pure Doob) and 1")
+        if self.baseline not in ("value", "optimal"):
+            raise CreditError(f"baseline={self.baseline!r}: expected 'value' or 'optimal'")
         if self.scale not in ("none", "spread"):
             raise CreditError(f"scale={self.scale!r}: expected 'none' or 'spread'")
         check_charge_scale(self.charge_scale)
@@ -81,19 +89,25 @@ class Anchored:
     def __call__(self, group: Group, /) -> tuple[Credit, ...]:
         """Return the credit of every trajectory, float64 [T] terms `outcome`, `turn`, `luck` and `charge:*`."""
         rewards = read_rewards(group)
-        anchors: dict[int, list[Anchor]] = {}
-        scale, null_step = 1.0, 0.0
+        pieces: dict[int, Pieces] = {}
+        gained: dict[int, Floats] = {}
+        shift: dict[int, Floats] = {}
+        scale = 1.0
         if rewards.teaches:
-            scored = [group.trajectories[i] for i in rewards.scored]
-            anchors = dict(zip(rewards.scored.tolist(), find_anchors(scored, rewards.parts, self.kappa), strict=True))
+            members = rewards.scored.tolist()
+            scored = [group.trajectories[i] for i in members]
+            anchors = dict(zip(members, find_anchors(scored, rewards.parts, self.kappa), strict=True))
             null_step = NULL_STEP * float(np.abs(rewards.parts).max())
+            pieces = {i: _pieces(group.trajectories[i], anchors[i]) for i in members}
+            gained = {i: _gained(pieces[i], self.lam, null_step) for i in members}
             scale = inverse_spread(rewards) if self.scale == "spread" else 1.0
+            if self.baseline == "optimal":
+                shift = _shift(group, anchors, pieces, gained, null_step, rewards.totals)
         priced = []
         for index, trajectory in enumerate(group.trajectories):
-            if index in anchors:
-                pieces = _pieces(trajectory, anchors[index])
-                credit = _credit(trajectory, pieces, rewards.names)
-                advantage = _advantage(pieces, rewards.names, self.lam, null_step, scale)
+            if index in pieces:
+                credit = _credit(trajectory, pieces[index], rewards.names)
+                advantage = _advantage(pieces[index], rewards.names, gained[index], shift.get(index), scale)
             else:
                 credit = {name: np.zeros(len(trajectory)) for name in (*rewards.names, "luck")}
                 advantage = {name: np.zeros(len(trajectory)) for name in rewards.names}
@@ -190,7 +204,8 @@ def _luck(trajectory: Trajectory, pieces: Pieces, lucky_N: NDArray[np.bool_]) ->
     return luck_P
 
 
-def _advantage(pieces: Pieces, names: tuple[str, ...], lam: float, null_step: float, scale: float) -> dict[str, Floats]:
+def _gained(pieces: Pieces, lam: float, null_step: float) -> Floats:
+    """float64 [N, 2], the advantage of every interval over the value it starts from, by part of R."""
     later = (0.0, 0.0)
     moved, decisions = pieces.moved_N2.tolist(), pieces.decisions_N.tolist()
     gained = [(0.0, 0.0)] * len(moved)
@@ -205,5 +220,52 @@ def _advantage(pieces: Pieces, names: tuple[str, ...], lam: float, null_step: fl
             gained[interval] = mixed[0] / others, mixed[1] / others
         if moves:
             later = mixed
-    advantage_2P = np.where(pieces.decided_P, scale * np.array(gained).T[:, pieces.interval_P], 0.0)
-    return {name: pieces.per_token(advantage_2P[part]) for part, name in enumerate(names)}
+    return np.array(gained).reshape(-1, 2)
+
+
+def _shift(
+    group: Group,
+    anchors: dict[int, list[Anchor]],
+    pieces: dict[int, Pieces],
+    gained: dict[int, Floats],
+    null_step: float,
+    totals: Floats,
+) -> dict[int, Floats]:
+    """Return float64 [N] of every scored member, what the optimal baseline takes off its intervals' advantages."""
+    found: list[Interval] = []
+    where: list[tuple[int, int]] = []
+    for index, cut in pieces.items():
+        trajectory = group.trajectories[index]
+        weight_T = score_weights(trajectory.logprobs)
+        for interval in np.flatnonzero(cut.decisions_N).tolist():
+            held = np.flatnonzero(cut.decided_P & (cut.interval_P == interval))
+            tokens = np.concatenate(
+                [np.arange(s, s + n) for s, n in zip(cut.start_P[held], cut.length_P[held], strict=True)]
+            )
+            anchor = anchors[index][interval]
+            found.append(
+                Interval(
+                    place=anchor.place,
+                    chosen=trajectory.token_ids[tokens].tobytes(),
+                    moved=float(np.abs(cut.moved_N2[interval]).max()) > null_step,
+                    value=anchor.value.real + anchor.value.imag,
+                    gained=float(gained[index][interval].sum()),
+                    weight=float(weight_T[tokens].sum()),
+                )
+            )
+            where.append((index, interval))
+    shift = {index: np.zeros(len(cut.decisions_N)) for index, cut in pieces.items()}
+    taken_off = shifts(found, float(totals.mean()), spread(totals))
+    for (index, interval), amount in zip(where, taken_off.tolist(), strict=True):
+        shift[index][interval] = amount
+    return shift
+
+
+def _advantage(
+    pieces: Pieces, names: tuple[str, ...], gained_N2: Floats, shift_N: Floats | None, scale: float
+) -> dict[str, Floats]:
+    advantage_2P = np.where(pieces.decided_P, scale * gained_N2.T[:, pieces.interval_P], 0.0)
+    advantage = {name: pieces.per_token(advantage_2P[part]) for part, name in enumerate(names)}
+    if shift_N is not None:
+        advantage["baseline"] = pieces.per_token(np.where(pieces.decided_P, -scale * shift_N[pieces.interval_P], 0.0))
+    return advantage

@@ -18,7 +18,7 @@ scaled by real numbers, and a group has some thousand such pairs, for which smal
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence, Set
+from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
@@ -36,6 +36,7 @@ Floats = NDArray[np.float64]
 Node = tuple[str, ...]
 Parts = complex  # outcome + 1j * turn rewards
 START: Node = ("start",)
+END: Node = ("end",)
 
 
 class Anchor(NamedTuple):
@@ -45,12 +46,14 @@ class Anchor(NamedTuple):
         position: the tokens [0, position) are known.
         value: E[R | those tokens] as outcome + 1j * turn rewards.
         own: the weight of the rollout itself in the value.
+        place: what it stands for, a state or a shared stretch; the same for every rollout that came there.
 
     """
 
     position: int
     value: Parts
     own: float
+    place: Hashable
 
 
 class Visit(NamedTuple):
@@ -117,8 +120,8 @@ def find_anchors(trajectories: Sequence[Trajectory], parts: Floats, kappa: float
         for visit in visits:
             state = states[visit.node]
             stay = walk.keyed[bisect_left(walk.keyed, visit.came) : bisect_right(walk.keyed, visit.left)]
-            found_here += [Anchor(walk.border_K[k], walk.paid_K[k] + state.to_go, state.own) for k in stay]
-        found_here.append(Anchor(len(walk.token_ids), walk.total, 1.0))
+            found_here += [Anchor(walk.border_K[k], walk.paid_K[k] + state.to_go, state.own, visit.node) for k in stay]
+        found_here.append(Anchor(len(walk.token_ids), walk.total, 1.0, END))
         found_here.sort(key=attrgetter("position"))  # stable: at a border the token anchor comes first
     return anchors
 
@@ -236,7 +239,9 @@ def _token_anchors(
                 else:
                     own = 1 / len(members)
                     to_go = _mean([run.reached - p for run, p in zip(sharing, paid, strict=True)])
+                place = (node, members, offset)
                 found += [
-                    (run.walk, Anchor(run.start + offset, p + to_go, own)) for run, p in zip(sharing, paid, strict=True)
+                    (run.walk, Anchor(run.start + offset, p + to_go, own, place))
+                    for run, p in zip(sharing, paid, strict=True)
                 ]
     return found
