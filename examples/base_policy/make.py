@@ -41,13 +41,16 @@ from accredit.trainer.sft import imitate
 Sources = tuple[tuple[str, dict[str, Any], int], ...]
 """Environment, options and number of traces, for each."""
 
-SOURCES: Sources = (
-    ("Shop-v0", {"level": "easy"}, 2500),
-    ("Arithmetic-v0", {}, 800),
-    ("PythonMath-v0", {}, 400),
-)
-
-MEDIUM: Sources = (("Shop-v0", {"level": "medium"}, 2500), ("Shop-v0", {"level": "easy"}, 800))
+SOURCES: dict[str, Sources] = {
+    "base": (
+        ("Shop-v0", {"level": "easy"}, 2500),
+        ("Arithmetic-v0", {}, 800),
+        ("PythonMath-v0", {}, 400),
+    ),
+    "shop-medium": (("Shop-v0", {"level": "medium"}, 2500), ("Shop-v0", {"level": "easy"}, 800)),
+    "python": (("Python-v0", {"level": "easy"}, 1200), ("PythonMath-v0", {}, 200)),
+}
+"""What `--learn` names. All but "base" go on from a policy that has learnt that."""
 
 SCHEMAS = 9000
 
@@ -70,14 +73,12 @@ def main() -> None:
         "--slip-rate", type=float, default=0.15, help="failed calls a turn in the second stage's traces"
     )
     parser.add_argument("--start", type=Path, help="begin with the second stage, from this folder's first stage")
-    parser.add_argument(
-        "--medium", action="store_true", help="with --start: learn the shop's medium level, and no other environment"
-    )
+    parser.add_argument("--learn", choices=list(SOURCES), default="base", help="what to imitate; see SOURCES")
     parser.add_argument("--save-every", type=int, default=250, help="steps between evaluations")
     args = parser.parse_args()
-    if args.medium and args.start is None:
-        parser.error("--medium goes on from a policy: name its folder, --start agents/base")
-    sources = MEDIUM if args.medium else SOURCES
+    if args.learn != "base" and args.start is None:
+        parser.error(f"--learn {args.learn} goes on from a policy: name its folder, --start agents/base")
+    sources = SOURCES[args.learn]
 
     torch.manual_seed(args.seed)
     started = time.monotonic()
@@ -171,7 +172,7 @@ def _texts(seed: int) -> Iterator[str]:
         for said, answers in sample.turns:
             yield said
             yield from (answer.content for answer in answers)
-    for name, options, count in SOURCES:
+    for name, options, count in SOURCES["base"]:
         env = load_env(name)
         for index in range(count // 20):
             messages, _ = env.reset(seed=seeds_of(seed, 9, index), options={**options, "split": "train"})
