@@ -16,6 +16,11 @@ _V1 = {
     "memory": ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.oom_control"),
     "pids": ("pids.max", "pids.events"),
 }
+_JOIN = {"v1": "tasks", "v2": "cgroup.procs"}
+"""Where a process writes itself in. Version 1 can move one thread, which a process that was just forked is; moving a
+process stops all forks of the machine for a moment, and waits several milliseconds for that. Version 2 moves only
+processes."""
+
 _V2 = ("memory.max", "memory.swap.max", "memory.events", "pids.max", "pids.events")
 _PEAK = ("memory.max_usage_in_bytes", "memory.peak")
 _USAGE = ("memory.usage_in_bytes", "memory.current")
@@ -54,7 +59,7 @@ class Cgroup:
         return not self.fixed or self.limits is None or memory_mb >= self.limits[0]
 
     def join(self) -> None:
-        """Put the calling process into the group."""
+        """Put the calling process, which has one thread, into the group."""
         for fd in self.joins:
             os.write(fd, b"0")
 
@@ -111,8 +116,8 @@ class Cgroup:
                 return int(value)
         return 0
 
-    def _open(self, directory: str, names: tuple[str, ...]) -> None:
-        self.joins.append(os.open(f"{directory}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC))
+    def _open(self, directory: str, names: tuple[str, ...], join: str) -> None:
+        self.joins.append(os.open(f"{directory}/{join}", os.O_WRONLY | os.O_CLOEXEC))
         for name in names:
             try:
                 mode = os.O_RDONLY if name.endswith(("events", "oom_control")) else os.O_RDWR
@@ -181,7 +186,9 @@ def _create_v1(group: Cgroup, mounts: dict[str, str], own: dict[str, str], name:
         if not os.path.isdir(parent):  # a container often sees only its own part of the tree
             parent = mounts[controller]
         _make(group, parent, name)
-        group._open(group.directories[-1], (*names, _PEAK[0], _USAGE[0]) if controller == "memory" else names)
+        if controller == "memory":
+            names = (*names, _PEAK[0], _USAGE[0])
+        group._open(group.directories[-1], names, _JOIN["v1"])
 
 
 def _create_v2(group: Cgroup, mounts: dict[str, str], own: dict[str, str], name: str) -> None:
@@ -195,7 +202,7 @@ def _create_v2(group: Cgroup, mounts: dict[str, str], own: dict[str, str], name:
             if {"memory", "pids"} <= set(file.read().split()):
                 try:
                     _make(group, parent, name)
-                    group._open(group.directories[-1], (*_V2, _PEAK[1], _USAGE[1]))
+                    group._open(group.directories[-1], (*_V2, _PEAK[1], _USAGE[1]), _JOIN["v2"])
                     return
                 except OSError as error:
                     last = error

@@ -58,11 +58,15 @@ def _execute(source: bytes) -> tuple[int, dict[str, Any] | None]:
     return 0, None
 
 
+def hide_own_modules() -> None:
+    """Take the slot's own modules out of what programs can import. Done before the forks, each of which would pay."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "accredit"]:
+        del sys.modules[name]
+
+
 def fresh_main(text: str) -> types.ModuleType:
     """Set up the interpreter as a fresh one: `__main__`, arguments, streams, source lines for tracebacks."""
     module = types.ModuleType("__main__")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "accredit"]:
-        del sys.modules[name]
     sys.modules["__main__"] = module
     sys.argv = [FILENAME]
     sys.path.insert(0, os.getcwd())  # modules in the session's folder, as beside any program

@@ -22,7 +22,7 @@ from typing import NoReturn
 
 from accredit.sandboxes.protocol import LAYERS, Layer, Limits
 
-from . import cgroup, kernel, live, namespaces, rlimits, service, wire
+from . import cgroup, kernel, live, namespaces, program, rlimits, service, wire
 from .cgroup import Cgroup
 from .confine import Plan, uid_for
 from .folder import Folder
@@ -130,6 +130,7 @@ def _be_supervisor(start: _Start, door: int, way: Way, answer: int, refusals: li
         return
     os.write(answer, b"ok")
     os.close(answer)
+    program.hide_own_modules()
     gc.collect()
     gc.freeze()  # keeps the forks from copying pages that only the collector touches
     start.control.settimeout(service.SEND_S)

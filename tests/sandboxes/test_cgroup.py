@@ -9,7 +9,7 @@ from accredit.sandboxes.embedded import cgroup
 
 FILES = {
     "v1": {
-        "cgroup.procs": "",
+        "tasks": "",
         "memory.limit_in_bytes": "",
         "memory.memsw.limit_in_bytes": "",
         "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
@@ -66,7 +66,8 @@ def test_limits_and_counters_reach_the_right_files(version: str) -> None:
     assert written["pids.max"] == "20"
     assert (group.oom_kills(), group.pids_refused(), group.peak_mb()) == (2, 7, 3.0)
     group.join()
-    assert all((Path(d) / "cgroup.procs").read_text() == "0" for d in group.directories)
+    join = {"v1": "tasks", "v2": "cgroup.procs"}[version]
+    assert all((Path(d) / join).read_text() == "0" for d in group.directories)
 
 
 def test_version_2_goes_up_to_the_first_group_that_hands_memory_on(version: str) -> None:
