@@ -17,7 +17,8 @@ from .cgroup import Cgroup
 from .folder import Folder
 from .namespaces import Way
 
-_FIRST_UID, _UIDS = 60578, 606  # a range that no user or service of a distribution is given
+_FIRST_UID, _UIDS = 1_900_000_000, 1 << 22  # given to no user, service or container; one for every process id there is
+_SMALL_FIRST_UID, _SMALL_UIDS = 60578, 606  # the same, where a user namespace maps no more than 65,536
 _SLOT_PROCESSES = 4  # of the slot itself, where they count as the same user's
 
 
@@ -41,7 +42,11 @@ class Plan:
 
 def uid_for(slot_pid: int) -> int:
     """Return the user id of a slot's programs; distinct per slot, since the kernel counts processes per user."""
-    return _FIRST_UID + slot_pid % _UIDS
+    with open("/proc/self/uid_map") as file:
+        mapped = [(int(first), int(count)) for first, _, count in (line.split() for line in file)]
+    if any(first <= _FIRST_UID and _FIRST_UID + _UIDS <= first + count for first, count in mapped):
+        return _FIRST_UID + slot_pid % _UIDS
+    return _SMALL_FIRST_UID + slot_pid % _SMALL_UIDS
 
 
 def wall_in(plan: Plan, scratch: str) -> dict[str, str]:
