@@ -194,7 +194,12 @@ def print_table(contenders: Mapping[str, Contender], times: Mapping[str, Times],
     print(f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}")
     for name, contender in contenders.items():
         own = times[name]
-        cells = [name, shown(own.open) if contender.container or not contender.peer else "", shown(own.run), shown(own.paused)]
+        cells = [
+            name,
+            shown(own.open) if contender.container or not contender.peer else "",
+            shown(own.run),
+            shown(own.paused),
+        ]
         cells += [f"{median(own.rate):,.0f}", shown(own.cell)]
         for peer in peers:
             rival = exec_peer(contender, contenders, times) if peer == "docker exec" else times.get(peer)
