@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 
 from accredit.sandboxes import Limits, Outcome
-from accredit.sandboxes.doctor import Examination, Finding, examine_all
+from accredit.sandboxes.doctor import Examination, Finding, attack, examine_all
 from accredit.sandboxes.errors import SandboxError
 from accredit.sandboxes.protocol import Level
 from accredit.sandboxes.select import BACKENDS, check_name, probe, select
+from accredit.sandboxes.selfcheck import Report
 from accredit.table import print_table
 
 __all__ = ["app"]
@@ -29,20 +30,34 @@ def doctor_command(
         typer.Option(metavar="NAME", help=f"Examine this one only: {_BACKENDS}; may be given several times."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    hostile: Annotated[
+        bool,
+        typer.Option("--hostile", help="Also attack the default, or those named, with hostile programs."),
+    ] = False,
 ) -> None:
     """Try every sandbox on this machine: what works, how strong it is, how fast, and which one is the default.
 
-    Found by doing: each backend is opened and runs a program. Exit code 1 if there is no default.
+    Found by doing: each backend is opened and runs a program. Exit code 1 if there is no default, or if a hostile
+    program came through.
     """
     for name in backend or ():
         _refuse_unknown(name)
     examination = examine_all(backend or ())
+    attacked = [name for name in _isolating(examination) if backend or name == examination.default] if hostile else []
+    reports = {name: attack(name) for name in attacked}
     if as_json:
         found = {"default": examination.default, "refusal": examination.refusal}
-        print(json.dumps({**found, "backends": [finding.to_json() for finding in examination.findings]}, indent=1))
+        found["backends"] = [finding.to_json() for finding in examination.findings]
+        if hostile:
+            found["hostile"] = {name: report.to_json() for name, report in reports.items()}
+        print(json.dumps(found, indent=1))
     else:
         _print(examination)
-    if examination.default is None:
+        for name, report in reports.items():
+            _print_attack(name, report)
+        if hostile and not reports:
+            print("\nhostile: nothing here isolates programs, so there is nothing to attack")
+    if examination.default is None or any(report.problems for report in reports.values()):
         raise typer.Exit(1)
 
 
@@ -125,6 +140,18 @@ def _print(examination: Examination) -> None:
     for finding in examination.findings:
         if not finding.works:
             print(f"for {finding.name}: {finding.advice}")
+
+
+def _isolating(examination: Examination) -> list[str]:
+    return [f.name for f in examination.findings if f.works and f.report is not None and f.report.level >= Level.L3]
+
+
+def _print_attack(name: str, report: Report) -> None:
+    print(f"\n{name}: {len(report.findings)} hostile programs, {len(report.problems)} problems")
+    for problem in report.problems:
+        print(f"  {problem}")
+    if report.refused:
+        print(f"  not run, since it refuses them: {', '.join(report.refused)}")
 
 
 def _row(finding: Finding, default: str | None) -> list[str]:

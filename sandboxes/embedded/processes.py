@@ -8,6 +8,7 @@ ready behind all its walls, with an empty `/tmp`. Only the limits come with what
 import fcntl
 import json
 import os
+import select
 import signal
 import socket
 import struct
@@ -74,6 +75,12 @@ class Pair:
             os.kill(self.pid, signal.SIGKILL)
         if self.pidfd is not None:
             os.close(self.pidfd)
+
+    def ended(self) -> bool:
+        """Whether it is of no use any more."""
+        poll = select.poll()
+        poll.register(self.end, select.POLLIN)
+        return bool(poll.poll(0))
 
     def start(self, order: Order) -> None:
         """Hand over what to run. If the pair is dead that shows in its end, not here."""
@@ -170,6 +177,8 @@ def settle(
     os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)
+    with suppress(PermissionError):  # a program may have locked the folder, which is its own loss only while it runs
+        os.chmod(plan.folder.path, 0o700)
     os.chdir(plan.folder.path)
     os.environ.update(HOME=scratch, TMPDIR=scratch)
     os.setsid()
@@ -238,7 +247,7 @@ def sealed(data: bytes) -> int:
 
 def disk_full(plan: Plan, scratch: str) -> bool:
     """Say whether a file system that is the sandbox's alone is full; a full disk of the host is nobody's doing."""
-    paths = [scratch] if plan.way is not Way.NONE else []
+    paths = [scratch] if plan.way is not Way.NONE or plan.contained else []
     paths += [plan.folder.path] if plan.folder.bounded else []
     rooms = [os.statvfs(path) for path in paths]
     return any(not room.f_bavail or (room.f_files > 0 and not room.f_favail) for room in rooms)

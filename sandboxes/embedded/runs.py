@@ -155,8 +155,8 @@ class Supervisor:
         return ceil(used_mb) if used_mb >= 1 else 0
 
     def _take_pair(self, disk_mb: int) -> Pair:
-        if self.spare is not None and self.spare.disk_mb != disk_mb:  # its `/tmp` has another size
-            self.discard_spare()
+        if self.spare is not None and (self.spare.disk_mb != disk_mb or self.spare.ended()):
+            self.discard_spare()  # its `/tmp` has another size, or a cell has used up the memory that both share
         pair, self.spare = self.spare, None
         return pair or make_pair(self.plan, self.own_processes, disk_mb)
 

@@ -155,6 +155,8 @@ def _build(start: _Start, way: Way, refusals: list[str]) -> tuple[Supervisor, li
         with suppress(OSError) if start.contained else nullcontext():  # gVisor leaves orphans to the first process
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         tasks = rlimits.tasks_of_user(os.getuid())
+        if start.contained:
+            _close_shared_folders()
     else:
         own_processes = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         namespaces.make_root(start.limits.disk_mb)
@@ -176,6 +178,13 @@ def _build(start: _Start, way: Way, refusals: list[str]) -> tuple[Supervisor, li
         if not failures:
             return supervisor, [Layer(name, name not in off, off.get(name, "")) for name in LAYERS]
         off.update(failures)
+
+
+def _close_shared_folders() -> None:
+    """Let programs keep nothing where the next one would find it; gVisor has no Landlock to forbid that."""
+    for path in ("/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue"):
+        with suppress(OSError):
+            os.chmod(path, 0o711)
 
 
 def _session_folder(start: _Start, way: Way, place: str | None) -> Folder:

@@ -40,7 +40,7 @@ def bubblewrap() -> BubblewrapSandbox:
     try:
         sandbox.open_blocking().close()
     except SandboxError as error:
-        if os.environ.get("REQUIRE_BUBBLEWRAP") == "1":
+        if os.environ.get("REQUIRE_BWRAP") == "1":
             raise
         pytest.skip(f"no bubblewrap on this machine: {error}")
     return sandbox
