@@ -3,8 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -33,26 +31,6 @@ def test_a_daemon_of_the_program_neither_holds_the_run_nor_survives(
     assert (outcome.status, outcome.stdout) == (Status.OK, b"done\n")
     assert outcome.usage.wall_s < 20.0
     assert survivors(5.0) == []
-
-
-def test_killing_the_trainer_leaves_nothing(
-    sandbox: EmbeddedSandbox, marker: str, marking: str, survivors: Callable[[float], list[int]]
-) -> None:
-    trainer = subprocess.Popen(
-        [sys.executable, "-c", "import sys\nfrom accredit.sandboxes import EmbeddedSandbox, Limits\n"
-         "client = EmbeddedSandbox().open_blocking()\nprint(client.pid, flush=True)\n"
-         "client.run(sys.argv[1], Limits(wall_s=60.0))", marking + FORKS + "while True: time.sleep(1)"],
-        stdout=subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        assert trainer.stdout is not None
-        slot_pid = int(trainer.stdout.readline())
-        wait_until(lambda: bool(survivors(0.0)))
-    finally:
-        trainer.kill()
-        trainer.wait()
-    assert survivors(10.0) == []
-    wait_until(lambda: not os.path.exists(f"/proc/{slot_pid}"))
 
 
 @pytest.mark.parametrize("while_running", [False, True])
