@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from accredit.cli import main
-from accredit.sandboxes import SandboxError
+from accredit.sandboxes import SandboxError, Status
 from accredit.sandboxes.protocol import LAYERS
 from accredit.sandboxes.select import BACKENDS, NAME_VARIABLE, WEAKER_VARIABLE, select
+from accredit.sandboxes.selfcheck import HOSTILE, Program
 
 
 @pytest.fixture
@@ -108,3 +109,18 @@ def test_run_refuses_a_weaker_backend_unless_asked(
     assert "allow_weaker" in capsys.readouterr().err
     assert main([*words, "--allow-weaker"]) == 0
     assert "subprocess-L1-" in capsys.readouterr().err
+
+
+def test_the_doctor_attacks_and_says_what_came_through(
+    default: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = [program for program in HOSTILE if program.name in ("environment", "network", "leaves early with 0")]
+    monkeypatch.setattr("accredit.sandboxes.doctor.HOSTILE", kept)
+    assert main(["sandbox", "doctor", "--backend", default, "--hostile", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)["hostile"][default]
+    assert (said["programs"], said["problems"]) == (3, [])
+    assert said["statuses"]["leaves early with 0"] == ["no_result"]
+    wrong = Program("prints a leak", "print('LEAK', 6 * 7)", frozenset({Status.OK}))
+    monkeypatch.setattr("accredit.sandboxes.doctor.HOSTILE", [wrong])
+    assert main(["sandbox", "doctor", "--backend", default, "--hostile"]) == 1
+    assert "prints a leak: something came through: [b'LEAK 42']" in capsys.readouterr().out
