@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 from .errors import SandboxError
 from .protocol import IsolationReport, Limits
 from .select import BACKENDS, load, select
-from .selfcheck import HOSTILE, Report, check
 from .verdict import Status
 
-__all__ = ["Examination", "Finding", "attack", "examine", "examine_all"]
+__all__ = ["Examination", "Finding", "examine", "examine_all"]
 
 WARM_RUNS = 20
 _CANARY = "print(6 * 7)"
@@ -67,11 +66,6 @@ def examine_all(names: Sequence[str] = ()) -> Examination:
         return Examination(findings, select().name, "")
     except SandboxError as error:
         return Examination(findings, None, str(error))
-
-
-def attack(name: str) -> Report:
-    """Run all hostile programs against a backend that works."""
-    return check(load(name), HOSTILE)
 
 
 def examine(name: str) -> Finding:

@@ -9,11 +9,11 @@ from typing import Annotated
 import typer
 
 from accredit.sandboxes import Limits, Outcome
-from accredit.sandboxes.doctor import Examination, Finding, attack, examine_all
+from accredit.sandboxes.doctor import Examination, Finding, examine_all
 from accredit.sandboxes.errors import SandboxError
 from accredit.sandboxes.protocol import Level
 from accredit.sandboxes.select import BACKENDS, check_name, probe, select
-from accredit.sandboxes.selfcheck import Report
+from accredit.sandboxes.selfcheck import Report, attack
 from accredit.table import print_table
 
 __all__ = ["app"]

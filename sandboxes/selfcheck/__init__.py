@@ -4,13 +4,21 @@
 process survives, and the next run works. The tests and `accredit sandbox doctor --hostile` both use it.
 """
 
-from .check import Finding, Hosted, Report, check
+from accredit.sandboxes.select import load
+
+from .check import Finding, Report, check
+from .host import Hosted
 from .intrusions import INTRUSIONS
 from .program import LIMITS, Program
 from .resources import RESOURCES
 from .sessions import SESSIONS
 
-__all__ = ["HOSTILE", "LIMITS", "Finding", "Hosted", "Program", "Report", "check"]
+__all__ = ["HOSTILE", "LIMITS", "Finding", "Hosted", "Program", "Report", "attack", "check"]
 
 HOSTILE: tuple[Program, ...] = (*RESOURCES, *INTRUSIONS, *SESSIONS)
 """All hostile programs."""
+
+
+def attack(name: str) -> Report:
+    """Run all hostile programs against the backend of this name."""
+    return check(load(name), HOSTILE)

@@ -115,12 +115,12 @@ def test_the_doctor_attacks_and_says_what_came_through(
     default: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = [program for program in HOSTILE if program.name in ("environment", "network", "leaves early with 0")]
-    monkeypatch.setattr("accredit.sandboxes.doctor.HOSTILE", kept)
+    monkeypatch.setattr("accredit.sandboxes.selfcheck.HOSTILE", kept)
     assert main(["sandbox", "doctor", "--backend", default, "--hostile", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)["hostile"][default]
     assert (said["programs"], said["problems"]) == (3, [])
     assert said["statuses"]["leaves early with 0"] == ["no_result"]
     wrong = Program("prints a leak", "print('LEAK', 6 * 7)", frozenset({Status.OK}))
-    monkeypatch.setattr("accredit.sandboxes.doctor.HOSTILE", [wrong])
+    monkeypatch.setattr("accredit.sandboxes.selfcheck.HOSTILE", [wrong])
     assert main(["sandbox", "doctor", "--backend", default, "--hostile"]) == 1
     assert "prints a leak: something came through: [b'LEAK 42']" in capsys.readouterr().out
