@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from accredit.sandboxes.errors import SandboxError
+from accredit.sandboxes.errors import SandboxError, SandboxFault
 from accredit.sandboxes.protocol import Entry, ErrorSpan, IsolationReport, Layer, Limits, Outcome, Usage
 from accredit.sandboxes.verdict import Evidence, Reported, Status, classify
 
@@ -178,9 +178,12 @@ class SlotClient:
                 frame = link.exchange(link.new_id(), header, blobs, _FILES_S)
             except (TimeoutError, ValueError) as error:
                 link.slot.kill()
-                raise SandboxError(f"{self.sandbox_id}: expected an answer to {header['op']!r}: {error}") from error
+                status = Status.BACKEND_TIMEOUT if isinstance(error, TimeoutError) else Status.PROTOCOL
+                said = f"{self.sandbox_id}: expected an answer to {header['op']!r}: {error}"
+                raise SandboxFault(said, status) from error
             except (OSError, EOFError) as error:
-                raise SandboxError(f"{self.sandbox_id}: the slot is gone: {link.slot.last_words()}") from error
+                said = f"{self.sandbox_id}: the slot is gone: {link.slot.last_words()}"
+                raise SandboxFault(said, Status.LOST) from error
         problem = frame.header.get("refused") or frame.header.get("evidence", {}).get("detail")
         if problem:
             raise SandboxError(f"{self.sandbox_id}: {problem}")

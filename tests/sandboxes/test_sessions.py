@@ -3,12 +3,13 @@
 import errno
 import os
 import random
+import signal
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from accredit.sandboxes import Blame, EmbeddedSandbox, Entry, Limits, SandboxError, Status
+from accredit.sandboxes import Blame, EmbeddedSandbox, Entry, Limits, SandboxError, SandboxFault, Status
 from accredit.sandboxes.embedded import folder
 from accredit.sandboxes.embedded.client import SlotClient
 
@@ -309,3 +310,14 @@ def test_a_tree_of_any_depth_can_be_removed(tmp_path: object) -> None:
     os.close(here)
     folder.remove_tree(root)
     assert not os.path.exists(root)
+
+
+def test_files_of_a_slot_that_is_gone_are_a_fault_of_the_machine(sandbox: EmbeddedSandbox) -> None:
+    client = sandbox.open_blocking()
+    try:
+        os.kill(client.pid, signal.SIGKILL)
+        with pytest.raises(SandboxFault) as caught:
+            client.read("anything")
+        assert caught.value.status is Status.LOST
+    finally:
+        client.close()
