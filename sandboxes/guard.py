@@ -25,6 +25,7 @@ BOUND = "/tmp"
 
 def stand(trainer_pid: int, uid: int, folders: list[str], command: list[str]) -> None:
     """Run a command until it ends or the trainer does; a `uid` of 0 changes neither user nor mounts."""
+    kernel.be_fresh()
     trainer = os.pidfd_open(trainer_pid)
     if os.getppid() != trainer_pid:
         return  # it died before we could watch it

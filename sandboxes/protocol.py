@@ -7,16 +7,26 @@ holds data and protocols only; it starts nothing.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from types import TracebackType
+from types import TracebackType, UnionType
 from typing import Protocol, Self
 
 from .verdict import Blame, Evidence, Status
 
 LAYERS = ("namespaces", "landlock", "seccomp", "rlimits", "uid_drop", "cgroup")
 """Names of the isolation layers, in the order in which reports list them."""
+
+_MOST: Mapping[str, tuple[type | UnionType, int]] = {
+    "wall_s": (int | float, 1_000_000),
+    "cpu_s": (int | float, 1_000_000),
+    "memory_mb": (int, 1 << 24),
+    "output_bytes": (int, 1 << 30),
+    "disk_mb": (int, 1 << 24),
+    "pids": (int, 1 << 22),
+}
+"""Kind and highest value of each limit: what the kernel can be told. A mistake in one must not look like its fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +41,11 @@ class Limits:
     pids: int = 32
 
     def __post_init__(self) -> None:
-        for name, least in (("wall_s", 0), ("cpu_s", 0), ("output_bytes", 0), ("disk_mb", 0), ("pids", 0)):
-            if not getattr(self, name) > least:
-                raise ValueError(f"expected {name} > {least}, actually {getattr(self, name)!r}")
+        for name, (kind, most) in _MOST.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind) or not 0 < value <= most:
+                what = "a whole number" if kind is int else "a number"
+                raise ValueError(f"expected {name} to be {what} > 0 and at most {most}, actually {value!r}")
         if self.memory_mb < 32:
             raise ValueError(f"expected memory_mb >= 32 (an interpreter needs that much), actually {self.memory_mb!r}")
 

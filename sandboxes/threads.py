@@ -4,6 +4,7 @@ A caller who is cancelled has what runs stopped before the cancellation goes on.
 """
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -96,6 +97,15 @@ def in_thread(work: Callable[[], _T]) -> "Future[_T]":
         if _threads is None:
             _threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="accredit-session")
     return _threads.submit(work)
+
+
+def _forget_threads() -> None:
+    """Start anew in a fork, which has none of its parent's threads, and perhaps a lock that nobody will open."""
+    global _threads, _lock
+    _threads, _lock = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_threads)
 
 
 def _stop(session: BlockingSession, running: "Future[Outcome]") -> None:

@@ -184,9 +184,11 @@ class SlotClient:
             except (OSError, EOFError) as error:
                 said = f"{self.sandbox_id}: the slot is gone: {link.slot.last_words()}"
                 raise SandboxFault(said, Status.LOST) from error
-        problem = frame.header.get("refused") or frame.header.get("evidence", {}).get("detail")
-        if problem:
-            raise SandboxError(f"{self.sandbox_id}: {problem}")
+        if "refused" in frame.header:
+            raise SandboxError(f"{self.sandbox_id}: {frame.header['refused']}")
+        if "evidence" in frame.header:
+            evidence = Evidence.from_json(frame.header["evidence"])
+            raise SandboxFault(f"{self.sandbox_id}: {evidence.detail}", evidence.fault or Status.PROTOCOL)
         return frame
 
     def _check_open(self) -> None:
@@ -246,8 +248,8 @@ def _encoded(source: str) -> bytes:
 
 
 def _arguments(command: Sequence[str]) -> list[str]:
-    if not command or not command[0] or any("\0" in part for part in command):
-        raise SandboxError(f"expected a command and its arguments without null characters, actually {command!r}")
+    if not command or not command[0]:
+        raise SandboxError(f"expected a command and its arguments, actually {command!r}")
     return list(command)
 
 

@@ -1,6 +1,7 @@
 """Executes a command in the process that is already walled off, in the environment of an ordinary small machine.
 
-A command that is not there, or cannot be executed, ends as in a shell: a line on standard error and 127 or 126.
+A command that is not there, or cannot be executed, ends as in a shell: a line on standard error and 127 or 126. So does
+one that no kernel can be given, with a null character or half of one.
 """
 
 import os
@@ -33,5 +34,5 @@ def run(argv: list[str], scratch: str) -> NoReturn:
 
 
 def _leave(name: str, why: str, code: int) -> NoReturn:
-    os.write(2, os.fsencode(f"{name}: {why}\n"))
+    os.write(2, f"{name}: {why}\n".encode("utf-8", "backslashreplace"))
     os._exit(code)

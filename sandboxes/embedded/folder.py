@@ -244,10 +244,14 @@ def _remove_one(root: int, name: str, counter: int) -> int:
 def _parts(path: str) -> list[str]:
     """Return the components of a relative path that stays below its start."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
+    try:
+        size = len(os.fsencode(path))
+    except UnicodeEncodeError:
+        raise Refused(f"expected a path of whole characters, actually {path[:200]!r}") from None
     if path.startswith("/") or ".." in parts or "\0" in path or (not path and parts):
         raise Refused(f"expected a path inside the session's folder, actually {path!r}")
-    if len(os.fsencode(path)) > _MOST_PATH:
-        raise Refused(f"expected a path of at most {_MOST_PATH} bytes, actually {len(os.fsencode(path))}")
+    if size > _MOST_PATH:
+        raise Refused(f"expected a path of at most {_MOST_PATH} bytes, actually {size}")
     return parts
 
 

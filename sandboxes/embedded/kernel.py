@@ -7,6 +7,7 @@ import ctypes
 import errno
 import os
 import platform
+import signal
 import struct
 
 NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
@@ -97,6 +98,18 @@ def prctl(option: int, first: int = 0, second: object = 0) -> None:
     wide = ctypes.c_ulong(second) if isinstance(second, int) else second
     zero = ctypes.c_ulong(0)
     check(libc.prctl(ctypes.c_int(option), ctypes.c_ulong(first), wide, zero, zero), f"prctl {option}")
+
+
+def be_fresh() -> None:
+    """Undo what this process has inherited beside its descriptors: blocked and ignored signals, and the file mask.
+
+    A trainer may ignore the ends of its children, or hide its files from other users; its slots must do neither.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ}:
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    os.umask(0o022)
 
 
 def die_with_parent(parent: int) -> None:

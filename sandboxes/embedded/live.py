@@ -20,6 +20,7 @@ from accredit.sandboxes.verdict import Stopped
 
 from . import cells, kernel, wire
 from .cells import Cell, Interpreter
+from .folder import Refused
 from .namespaces import Way
 from .orphans import SurvivorsLeft, kill_below
 from .runs import Output, Result, Supervisor, TrainerGone
@@ -82,9 +83,9 @@ def branch(supervisor: Supervisor, session: int) -> int | None:
     state = host.states.get(session)
     if state is None or state.dead():
         forget(supervisor, session)
-        raise OSError(_LOST)
+        raise Refused(_LOST)
     if len(supervisor.interpreters) >= _MOST_BRANCHES:
-        raise OSError(f"expected at most {_MOST_BRANCHES} open branches of one interpreter: close some")
+        raise Refused(f"expected at most {_MOST_BRANCHES} open branches of one interpreter: close some")
     number = max(supervisor.interpreters) + 1
     supervisor.interpreters[number] = host
     host.states[number] = state

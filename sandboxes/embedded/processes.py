@@ -213,9 +213,12 @@ def _be_program(
     except BaseException as error:
         say(setup, FAILED + repr(error).encode())
         os._exit(1)
-    if order["argv"] is not None:
-        command.run(order["argv"], scratch)
-    program.run(source, page)
+    try:
+        if order["argv"] is not None:
+            command.run(order["argv"], scratch)
+        program.run(source, page)
+    finally:
+        os._exit(1)  # whatever happens, this process never comes back as a second init
 
 
 def _receive(feed: int) -> tuple[dict[str, Any], bytes, int | None]:

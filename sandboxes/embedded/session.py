@@ -1,6 +1,7 @@
 """The embedded backend behind the sandbox protocol: blocking slots, wrapped for asyncio by threads."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -109,6 +110,15 @@ def _in_thread(work: Callable[[], _T]) -> "asyncio.Future[_T]":
         if _threads is None:
             _threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="accredit-sandbox")
     return asyncio.get_running_loop().run_in_executor(_threads, work)
+
+
+def _forget_threads() -> None:
+    """Start anew in a fork, which has none of its parent's threads, and perhaps a lock that nobody will open."""
+    global _threads, _lock
+    _threads, _lock = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_threads)
 
 
 def _ignore(done: "asyncio.Future[Outcome]") -> None:

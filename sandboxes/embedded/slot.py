@@ -57,6 +57,7 @@ def main(control_fd: int, trainer_pid: int, options: str) -> None:
 
     A `trainer_pid` of 0 says that the client's process cannot be seen from here: the end of the stream ends the slot.
     """
+    kernel.be_fresh()
     trainer = os.pidfd_open(trainer_pid) if trainer_pid else None
     if trainer_pid and os.getppid() != trainer_pid:
         return  # it died before we could watch it

@@ -121,7 +121,7 @@ def test_a_command_has_no_network_and_sees_no_host(fresh: SlotClient) -> None:
     assert (outcome.exit_code, outcome.stdout) == (7, b""), outcome
 
 
-@pytest.mark.parametrize("argv", [[], [""], ["a\0b"]])
+@pytest.mark.parametrize("argv", [[], [""]])
 def test_what_is_no_command_is_the_callers_error(session: SlotClient, argv: list[str]) -> None:
     with pytest.raises(SandboxError, match="expected a command"):
         session.run(argv)
