@@ -114,7 +114,7 @@ def _equal(found: Any, expected: Any) -> bool:
     """Compare as Python does, between plain values of the host; what cannot be rebuilt is not equal."""
     try:
         return bool(_rebuilt(found) == expected)
-    except (TypeError, ValueError, RecursionError):
+    except (TypeError, ValueError, LookupError, RecursionError):
         return False
 
 

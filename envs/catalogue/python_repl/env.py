@@ -26,7 +26,8 @@ from .tables import Tables, draw_tables
 
 __all__ = ["Notebook", "PythonRepl"]
 
-_WORD = re.compile(r"-?\d+|[a-z]+")
+_WORD = re.compile(r"-?\d+(?:\.\d+)?|[a-z]+")
+"""A number with its decimals is one word: the end of 12.0 is no answer 0."""
 
 
 @dataclass(slots=True)

@@ -24,8 +24,8 @@ ANSWERS: Mapping[str, frozenset[int]] = {
 
 _CLOSED_PIPE = 141
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
-_NEAR = re.compile(r"line (?P<line>\d+): syntax error near unexpected token `(?P<token>.+)'")
-_UNCLOSED = re.compile(r"line (?P<line>\d+): unexpected EOF while looking for matching `(?P<token>.)'")
+_NEAR = re.compile(r"line (?P<line>[0-9]{1,6}): syntax error near unexpected token `(?P<token>.+)'")
+_UNCLOSED = re.compile(r"line (?P<line>[0-9]{1,6}): unexpected EOF while looking for matching `(?P<token>.)'")
 _COMPLAINT = re.compile(r"^sh: (?:line \d+: )?(?P<path>[^\n]+?): [^:\n]+$", re.MULTILINE)
 _ENDED = re.compile(r"line \d+: syntax error: unexpected end of file")
 
@@ -87,11 +87,11 @@ def syntax_place(script: Script, stderr: str) -> tuple[int, int] | None:
     found = _UNCLOSED.search(stderr) or _NEAR.search(stderr)
     if found is None:
         return None
-    lines = text.splitlines(keepends=True)
+    lines = text.split("\n")  # what the shell counts as lines, unlike splitlines
     number, token = int(found["line"]) - 1, found["token"]
     if not 0 <= number < len(lines):
         return None
-    first = sum(map(len, lines[:number]))
+    first = sum(len(line) + 1 for line in lines[:number])
     last = first + len(lines[number])
     if token == "newline":
         end = first + len(lines[number].rstrip())

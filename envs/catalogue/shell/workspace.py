@@ -118,7 +118,7 @@ class Workspace:
     def _opened(self) -> BlockingSession:
         if self._session is None:
             session = self._keep(select().open_blocking(self._limits))
-            for path, text in self._files.items():
+            for path, text in sorted(self._files.items()):  # as a branch does, so that both list them alike
                 session.write(path, text.encode())
         assert self._session is not None
         return self._session

@@ -29,6 +29,7 @@ MOST_ROWS = 1_000
 MOST_STEPS = 4_000_000
 MOST_S = 5.0
 MOST_MEMORY = 64 << 20
+MOST_RESULT = 1 << 20
 _BETWEEN = 200
 _LIMITS = {
     apsw.SQLITE_LIMIT_LENGTH: VALUE_BYTES,
@@ -44,10 +45,10 @@ _LIMITS = {
 }
 _FUNCTIONS = frozenset(
     """
-    abs avg ceil ceiling char coalesce concat concat_ws count cume_dist date datetime dense_rank first_value
-    floor format glob group_concat hex ifnull iif instr julianday lag last_value lead length like likelihood
+    abs avg ceil ceiling char coalesce concat concat_ws count cume_dist dense_rank first_value
+    floor format glob group_concat hex ifnull iif instr lag last_value lead length like likelihood
     likely lower ltrim max min mod nth_value ntile nullif percent_rank power printf quote rank replace round
-    row_number rtrim sign sqrt strftime string_agg substr substring sum time total trim trunc typeof unicode
+    row_number rtrim sign sqrt string_agg substr substring sum total trim trunc typeof unicode
     unlikely upper zeroblob
     """.split()
 )
@@ -103,7 +104,7 @@ class Database:
         if len(sql) > SQL_CHARACTERS:
             raise QueryError(Failure.ERROR, f"the query has {len(sql)} characters, at most {SQL_CHARACTERS} are read")
         _refuse_at_sight(sql)
-        with self._lock:
+        with self._lock, _ALONE:
             if self._connection is None:
                 self._connection = self._open()
             return _run(self._connection, sql)
@@ -134,18 +135,22 @@ class Database:
         return connection
 
 
+_ALONE = threading.Lock()
+"""Memory is counted for the process: one query at a time, so that none pays for what another takes."""
+
+
 class _Meter:
     """Counts what a query takes; SQLite asks it every few hundred steps whether to stop."""
 
     def __init__(self) -> None:
         self.stopped: Failure | None = None
-        self._calls, self._started, self._memory = 0, time.monotonic(), apsw.memory_used()
+        self._calls, self._started, self._memory = 0, time.thread_time(), apsw.memory_used()
 
     def __call__(self) -> bool:
         self._calls += 1
         if apsw.memory_used() - self._memory > MOST_MEMORY:
             self.stopped = Failure.OUT_OF_MEMORY
-        elif self._calls * _BETWEEN > MOST_STEPS or time.monotonic() - self._started > MOST_S:
+        elif self._calls * _BETWEEN > MOST_STEPS or time.thread_time() - self._started > MOST_S:
             self.stopped = Failure.TIMEOUT
         return self.stopped is not None
 
@@ -158,14 +163,20 @@ def _run(connection: apsw.Connection, sql: str) -> Table:
     cursor.exec_trace = lambda begun, _sql, _values: _note_columns(begun, columns)
     try:
         rows: list[tuple[Value, ...]] = []
+        size = 0
         for row in cursor.execute(sql):
             if len(rows) == MOST_ROWS:
                 return Table(tuple(columns), tuple(rows), cut=True)
+            size += sum(len(value) for value in row if isinstance(value, (str, bytes)))
+            if size > MOST_RESULT:
+                raise QueryError(Failure.OUT_OF_MEMORY, "stopped: the result is too large")
             rows.append(tuple(row))
         return Table(tuple(columns), tuple(rows))
     except apsw.InterruptError as error:
         said = "out of memory" if meter.stopped is Failure.OUT_OF_MEMORY else "it takes too long"
         raise QueryError(meter.stopped or Failure.TIMEOUT, f"stopped: {said}") from error
+    except UnicodeError as error:
+        raise QueryError(Failure.ERROR, "a text in the query or its result is no valid UTF-8") from error
     except apsw.Error as error:
         raise _told(error, sql) from error
     finally:

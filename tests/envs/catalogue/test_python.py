@@ -397,3 +397,12 @@ def test_the_checker_passes(level):
     checks = ("seeds", "isolation", "state key", "fork", "no-op", "gold", "errors", "masks")
     failed = [found for found in check_env("Python-v0", seeds=(0,), only=checks, level=level) if found.passed is False]
     assert failed == []
+
+
+def test_a_forged_value_of_an_unknown_kind_fails_its_test_alone():
+    forged = (
+        "import os, sys\ndef f(x):\n    seen = sys._getframe(1).f_locals\n"
+        "    if 'mark' in seen and seen['index'] == 0:\n"
+        "        os.write(seen['out'], (seen['mark'] + '[0, {\"odd\": []}]\\n').encode())\n    return x"
+    )
+    assert verify(forged, [(1,), (2,)], [1, 2]).passed == (False, True)

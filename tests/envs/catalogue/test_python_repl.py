@@ -194,7 +194,8 @@ def test_answers_mean_what_the_questions_say():
 
 
 @pytest.mark.parametrize(
-    ("said", "score"), [("{}", 1.0), ("It is {}.", 1.0), ("{} or 77777", 0.0), ("", 0.0), ("I do not know.", 0.0)]
+    ("said", "score"),
+    [("{}", 1.0), ("It is {}.", 1.0), ("{} or 77777", 0.0), ("7.{}", 0.0), ("", 0.0), ("I do not know.", 0.0)],
 )
 def test_the_last_number_or_word_is_the_answer(env, said, score):
     env.step(said.format(env.task.answer))

@@ -10,7 +10,7 @@ from accredit.credit import CallStatus, StopReason
 from accredit.envs import check_env, make, tinytokenizers
 from accredit.envs.catalogue.scripted import format_call
 from accredit.envs.catalogue.shell import Shell
-from accredit.envs.catalogue.shell.blame import Ran, judge
+from accredit.envs.catalogue.shell.blame import Ran, judge, syntax_place
 from accredit.envs.catalogue.shell.parsing import parse
 from accredit.envs.catalogue.shell.workspace import Workspace
 from accredit.envs.chatml import ChatMLRenderer
@@ -355,3 +355,13 @@ def test_prompt_of_the_easy_level_is_short():
         assert len(context) < 300
         assert max(len(renderer.encode(call(command))) for command in env.task.data["job"].commands) < 70
     env.close()
+
+
+def test_a_forged_complaint_of_the_shell_is_read_whatever_number_it_names():
+    assert syntax_place(parse("false"), f"line {'9' * 5000}: syntax error near unexpected token `x'") is None
+
+
+def test_lines_are_counted_as_the_shell_counts_them():
+    text = "echo a\x0cb\necho )"
+    place = syntax_place(parse(text), "sh: line 2: syntax error near unexpected token `)'")
+    assert place == (text.index(")"), len(text))
