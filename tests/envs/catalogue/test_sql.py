@@ -311,15 +311,15 @@ def test_a_result_is_plain_text():
 
 @pytest.mark.parametrize("sql", ["SELECT CAST(x'ff' AS TEXT)", "SELECT char(55296)", "SELECT '\ud800'"])
 def test_text_that_is_none_is_the_querys_own_failure(database, sql):
-    assert failure(database, sql).failure is Failure.ERROR
+    assert failure(database, sql)[0] is Failure.ERROR
 
 
 def test_a_result_too_large_for_the_trainer_is_stopped_before_it_is_whole(database):
     endless = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 900) SELECT "
-    assert failure(database, f"{endless}zeroblob(20000) FROM r").failure is Failure.OUT_OF_MEMORY
+    assert failure(database, f"{endless}zeroblob(20000) FROM r")[0] is Failure.OUT_OF_MEMORY
 
 
 @pytest.mark.parametrize("name", ["date", "datetime", "julianday", "strftime", "time"])
 def test_no_query_reads_the_clock(database, name):
     arguments = "'%s', 'now'" if name == "strftime" else "'now'"
-    assert failure(database, f"SELECT {name}({arguments})").failure is Failure.DENIED
+    assert failure(database, f"SELECT {name}({arguments})")[0] is Failure.DENIED
