@@ -89,7 +89,12 @@ class Process:
         environment: Mapping[str, str],
     ) -> None:
         self.socket = stream
-        self._complaints = tempfile.TemporaryFile()
+        try:
+            self._complaints = tempfile.TemporaryFile()
+        except OSError as error:
+            stream.close()
+            theirs.close()
+            raise SandboxError(f"the slot's file of complaints could not be made: {error}") from error
         try:
             self._process = subprocess.Popen(
                 command,
@@ -156,7 +161,10 @@ class DirectLauncher:
         """Start a slot; raise `SandboxError` where this is not Linux or the interpreter cannot be executed."""
         if sys.platform != "linux":
             raise SandboxError(f"the embedded backend expected Linux, actually {sys.platform}: use a container there")
-        ours, theirs = socket.socketpair()
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            raise SandboxError(f"the slot's stream could not be made: {error}") from error
         arguments = [package(), str(theirs.fileno()), str(os.getpid()), json.dumps(options)]
         return Process([interpreter(), "-I", "-S", "-B", "-c", BOOTSTRAP, *arguments], ours, theirs, ENVIRONMENT)
 

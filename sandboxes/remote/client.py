@@ -5,6 +5,7 @@ cannot be had after some tries is a fault: an outcome for a run, a `SandboxFault
 """
 
 import asyncio
+import json
 import logging
 import os
 import threading
@@ -26,6 +27,7 @@ from .wire import decode, encode
 __all__ = ["RemoteSandbox"]
 
 _log = logging.getLogger(__name__)
+_JSON = {"content-type": "application/json"}
 _PAUSES_S = (0.1, 0.4, 1.6)  # before the second, third and fourth try
 _CONNECT_S = 5.0
 _CLOSE_S = 5.0
@@ -116,7 +118,8 @@ class RemoteSandbox:
         where = f"{self.url}{path}"
         timeout = httpx.Timeout(max(0.1, timeout_s), connect=min(_CONNECT_S, max(0.1, timeout_s)))
         try:
-            response = self._http().request(method, where, json=body, timeout=timeout)
+            content = None if body is None else json.dumps(body).encode("ascii")  # halves of characters are no UTF-8
+            response = self._http().request(method, where, content=content, headers=_JSON, timeout=timeout)
         except httpx.ConnectError as error:
             raise SandboxFault(f"{self.url} cannot be reached: {error}", Status.LOST) from error
         except httpx.TimeoutException as error:

@@ -6,6 +6,7 @@ for longer than the lease is closed. Asyncio only; whatever carries the question
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ from accredit.sandboxes.threads import ThreadedSession, in_thread, interrupt
 from accredit.sandboxes.verdict import Status
 
 __all__ = ["ASKS", "TOKEN_VARIABLE", "Answer", "Desk"]
+
+_log = logging.getLogger(__name__)
 
 ASKS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "run": {"program": (str, tuple), "limits": (Limits, type(None)), "stdin": (bytes,)},
@@ -180,11 +183,14 @@ class Desk:
 
 
 async def _end(held: _Held) -> None:
+    """End a session, whatever comes: one that cannot be ended must not keep the others from it."""
     try:
         session = await held.opening
+        await session.close()
     except SandboxError:
         return
-    await session.close()
+    except Exception:
+        _log.exception("a session could not be ended")
 
 
 def _wrong(what: str, arguments: Mapping[str, Any]) -> str:

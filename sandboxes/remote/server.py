@@ -46,6 +46,13 @@ _MOST_BODY = 64 << 20
 _PARTING_S = 5  # how long requests in progress may go on after SIGTERM
 
 
+class _Plain(JSONResponse):
+    """JSON in ASCII: texts of programs may hold halves of characters, which no UTF-8 can carry."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
 class _BadRequest(Exception):
     """The request is not one; `code` is the HTTP status."""
 
@@ -57,17 +64,17 @@ class _BadRequest(Exception):
 def application(desk: Desk, token: str | None = None) -> Starlette:
     """Return the ASGI application of a desk; with a token, only who knows it is answered."""
 
-    def route(path: str, method: str, handle: Callable[[Request], Awaitable[JSONResponse]]) -> Route:
-        async def guarded(request: Request) -> JSONResponse:
+    def route(path: str, method: str, handle: Callable[[Request], Awaitable[_Plain]]) -> Route:
+        async def guarded(request: Request) -> _Plain:
             try:
                 _check_token(request, token)
                 return await handle(request)
             except _BadRequest as error:
-                return JSONResponse({"error": str(error)}, error.code)
+                return _Plain({"error": str(error)}, error.code)
 
         return Route(path, guarded, methods=[method])
 
-    async def open_session(request: Request) -> JSONResponse:
+    async def open_session(request: Request) -> _Plain:
         body = await _body(request)
         limits = _decoded(body.get("limits"))
         if not isinstance(limits, Limits | None):
@@ -75,7 +82,7 @@ def application(desk: Desk, token: str | None = None) -> Starlette:
         answer = await desk.open(_checked_id(body.get("id")), limits)
         return _response(answer, lease_s=desk.lease_s)
 
-    async def ask(request: Request) -> JSONResponse:
+    async def ask(request: Request) -> _Plain:
         body = await _body(request)
         number, arguments = body.get("number"), body.get("arguments")
         if not isinstance(number, int) or number < 1 or not isinstance(arguments, dict):
@@ -85,20 +92,20 @@ def application(desk: Desk, token: str | None = None) -> Starlette:
         known = {name: _decoded(value) for name, value in arguments.items()}
         return _response(await desk.ask(_session_id(request), number, request.path_params["what"], known))
 
-    async def interrupt(request: Request) -> JSONResponse:
+    async def interrupt(request: Request) -> _Plain:
         return _response(await desk.interrupt(_session_id(request)))
 
-    async def close(request: Request) -> JSONResponse:
+    async def close(request: Request) -> _Plain:
         return _response(await desk.close(_session_id(request)))
 
-    async def renew(request: Request) -> JSONResponse:
+    async def renew(request: Request) -> _Plain:
         sessions = (await _body(request)).get("sessions")
         if not isinstance(sessions, list):
             raise _BadRequest(400, "expected a list of sessions")
         return _response(desk.renew(tuple(map(_checked_id, sessions))))
 
-    async def health(request: Request) -> JSONResponse:
-        return JSONResponse({"sandbox": desk.pool.name, "lease_s": desk.lease_s, **desk.counts()})
+    async def health(request: Request) -> _Plain:
+        return _Plain({"sandbox": desk.pool.name, "lease_s": desk.lease_s, **desk.counts()})
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -190,10 +197,10 @@ def _checked_id(found: Any) -> str:
     return found
 
 
-def _response(answer: Answer, **more: Any) -> JSONResponse:
+def _response(answer: Answer, **more: Any) -> _Plain:
     if answer.fault is not None:
         code = 503 if answer.fault is Status.OVERLOADED else 502
-        return JSONResponse({"error": answer.error, "fault": str(answer.fault)}, code)
+        return _Plain({"error": answer.error, "fault": str(answer.fault)}, code)
     if answer.error is not None:
-        return JSONResponse({"error": answer.error}, 409)
-    return JSONResponse({"value": encode(answer.value), **more})
+        return _Plain({"error": answer.error}, 409)
+    return _Plain({"value": encode(answer.value), **more})

@@ -23,7 +23,8 @@ from accredit.sandboxes.pool import Pool, PoolOptions
 from accredit.sandboxes.remote.server import serve
 from accredit.sandboxes.select import select
 options, more = json.loads(sys.argv[1]), json.loads(sys.argv[2])
-serve(Pool(select("embedded"), PoolOptions(**options)), started=lambda url: print(url, flush=True), **{"port": 0, **more})
+pool = Pool(select("embedded"), PoolOptions(**options))
+serve(pool, started=lambda url: print(url, flush=True), **{"port": 0, **more})
 """
 
 

@@ -271,3 +271,14 @@ def test_the_command_serves_and_select_finds_it_by_its_address(sandbox, monkeypa
     finally:
         server.send_signal(signal.SIGTERM)
         assert server.wait(30) in (0, -signal.SIGTERM)
+
+
+def test_halves_of_characters_cross_the_line_both_ways(serving) -> None:
+    session = RemoteSandbox(serving().url).open_blocking(Limits(wall_s=20.0))
+    outcome = session.run("raise Exception('\\ud800')")
+    assert ended(outcome) == (Status.EXCEPTION, Blame.MODEL)
+    assert outcome.error_spans[-1].message == "\ud800"
+    assert session.run("x = '\ud800'\nprint(len(x))").blame is not Blame.INFRASTRUCTURE
+    assert session.run("open(b'\\xff', 'w').close()").ok
+    assert [entry.path for entry in session.list()] == ["\udcff"]
+    session.close()
