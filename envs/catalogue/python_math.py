@@ -44,7 +44,7 @@ class PythonMath(ToolEnv):
         self.close_interpreter()
         self.interpreter = Interpreter(self.run_limits)
 
-    @tool(timeout_s=30.0, output_limit=SHOWN)
+    @tool(timeout_s=None, output_limit=SHOWN)
     def python(self, code: str) -> str:
         """Run Python code, see what it prints."""
         return printed(self.interpreter.run(code), code)

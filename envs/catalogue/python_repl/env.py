@@ -76,7 +76,7 @@ class PythonRepl(ToolEnv):
         self.interpreter = Interpreter(self.run_limits, self._tables.setup_cell(question.with_prices))
         self.state = Notebook()
 
-    @tool(timeout_s=60.0, output_limit=SHOWN)
+    @tool(timeout_s=None, output_limit=SHOWN)
     def python(self, code: str) -> str:
         """Run a cell."""
         outcome = self.interpreter.run_cell(code)

@@ -70,7 +70,7 @@ class Shell(ToolEnv):
         self.workspace = Workspace(self._job.files, self.run_limits)
         self.state = Files(self.workspace.tree())
 
-    @tool(timeout_s=60.0, output_limit=_SHOWN)
+    @tool(timeout_s=None, output_limit=_SHOWN)
     def shell(self, command: str) -> str:
         """Run a command."""
         if "\0" in command or len(command) > _LONGEST_COMMAND:
