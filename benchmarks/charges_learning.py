@@ -28,7 +28,7 @@ METRICS = {"eval/charges": "failing calls an episode, held out", "eval/success":
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument(
-        "config", type=Path, nargs="?", default=Path("examples/python.yaml"), help="as for accredit train"
+        "config", type=Path, nargs="?", default=Path("benchmarks/charges_python.yaml"), help="as for accredit train"
     )
     parser.add_argument("overrides", nargs="*", help="settings over the file's, such as steps=20")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each, from the configuration's seed upward")
