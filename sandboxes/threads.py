@@ -14,9 +14,10 @@ from typing import Self, TypeVar
 
 from .protocol import BlockingSession, Entry, IsolationReport, Limits, Outcome
 
-__all__ = ["ThreadedSession", "in_thread", "interrupt"]
+__all__ = ["ThreadedSession", "adopt", "in_thread", "interrupt"]
 
 _T = TypeVar("_T")
+_S = TypeVar("_S", bound=BlockingSession)
 _MOST_THREADS = 256  # a thread waits for as long as its run lasts
 _AGAIN_S = 0.05  # what was about to start when it was interrupted is interrupted again
 _lock = threading.Lock()
@@ -56,12 +57,7 @@ class ThreadedSession:
 
     async def branch(self) -> "ThreadedSession":
         """Return another session in the same state."""
-        branching = in_thread(self.blocking.branch)
-        try:
-            return ThreadedSession(await asyncio.shield(asyncio.wrap_future(branching)))
-        except asyncio.CancelledError:
-            branching.add_done_callback(_close_unwanted)
-            raise
+        return ThreadedSession(await adopt(in_thread(self.blocking.branch)))
 
     async def close(self) -> None:
         """End the session. Idempotent; goes on to its end even if the caller is cancelled."""
@@ -82,6 +78,15 @@ class ThreadedSession:
         except asyncio.CancelledError:
             await asyncio.shield(asyncio.wrap_future(in_thread(lambda: _stop(self.blocking, running))))
             raise
+
+
+async def adopt(opening: "Future[_S]") -> _S:
+    """Wait for a session; one whose caller is cancelled meanwhile is closed when it comes."""
+    try:
+        return await asyncio.shield(asyncio.wrap_future(opening))
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close_unwanted)
+        raise
 
 
 def interrupt(session: BlockingSession) -> None:
@@ -114,6 +119,6 @@ def _stop(session: BlockingSession, running: "Future[Outcome]") -> None:
         wait_for([running], _AGAIN_S)
 
 
-def _close_unwanted(done: "Future[BlockingSession]") -> None:
+def _close_unwanted(done: "Future[_S]") -> None:
     if not done.cancelled() and done.exception() is None:
         in_thread(done.result().close)
