@@ -21,7 +21,7 @@ from .embedded.runs import Output
 from .errors import SandboxError
 from .monty_evidence import read
 from .protocol import LAYERS, Entry, IsolationReport, Layer, Limits, Outcome, Usage
-from .threads import ThreadedSession, in_thread
+from .threads import ThreadedSession, adopt, in_thread
 from .verdict import Evidence, Status, classify
 
 __all__ = ["MontyClient", "MontySandbox"]
@@ -41,9 +41,7 @@ class MontySandbox:
 
     async def open(self, limits: Limits | None = None) -> ThreadedSession:
         """Start a session for one episode; raise `SandboxError` with the reason if this machine cannot."""
-        import asyncio
-
-        return ThreadedSession(await asyncio.wrap_future(in_thread(lambda: self.open_blocking(limits))))
+        return ThreadedSession(await adopt(in_thread(lambda: self.open_blocking(limits))))
 
     def open_blocking(self, limits: Limits | None = None) -> "MontyClient":
         """Start a session from ordinary, blocking code."""

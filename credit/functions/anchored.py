@@ -26,27 +26,26 @@ intervals in which V moved (GAE, arXiv 1506.02438, eq. 16, over anchors instead 
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accredit.credit.errors import CreditError
 from accredit.credit.ledger import Credit
-from accredit.credit.spans import SpanKind
 from accredit.credit.trajectory import Group, Trajectory
 
-from .anchors import Anchor, find_anchors
-from .baseline import Interval, score_weights, shifts
+from .anchors import find_anchors
+from .baseline import group_shifts
 from .charges import check_charge_scale, with_charges
 from .group import inverse_spread
 from .moves import nearest_span
 from .options import is_number
-from .rewards import read_rewards, spread
+from .pieces import Floats, Pieces, cut
+from .rewards import read_rewards
 
 __all__ = ["Anchored"]
 
-Floats = NDArray[np.float64]
 NULL_STEP = 1e-12  # a move of V below this share of max |R| is rounding, not a step for lambda to count
 
 
@@ -98,11 +97,11 @@ class Anchored:
             scored = [group.trajectories[i] for i in members]
             anchors = dict(zip(members, find_anchors(scored, rewards.parts, self.kappa), strict=True))
             null_step = NULL_STEP * float(np.abs(rewards.parts).max())
-            pieces = {i: _pieces(group.trajectories[i], anchors[i]) for i in members}
+            pieces = {i: cut(group.trajectories[i], anchors[i]) for i in members}
             gained = {i: _gained(pieces[i], self.lam, null_step) for i in members}
             scale = inverse_spread(rewards) if self.scale == "spread" else 1.0
             if self.baseline == "optimal":
-                shift = _shift(group, anchors, pieces, gained, null_step, rewards.totals)
+                shift = group_shifts(group, anchors, pieces, gained, null_step, rewards.totals)
         priced = []
         for index, trajectory in enumerate(group.trajectories):
             if index in pieces:
@@ -113,70 +112,6 @@ class Anchored:
                 advantage = {name: np.zeros(len(trajectory)) for name in rewards.names}
             priced.append(with_charges(trajectory, credit, advantage, self.charge_scale))
         return tuple(priced)
-
-
-class Pieces(NamedTuple):
-    """A trajectory cut at its P span borders and anchors: every piece lies in one span and in one of the N intervals.
-
-    Attributes:
-        start_P: int64, its first token.
-        length_P: int64, its tokens.
-        interval_P: int64, the interval that it lies in, -1 before the first anchor.
-        decided_P: bool, its tokens are decisions of a turn that decided something.
-        fed_P: bool, its tokens are feedback of such a turn.
-        moved_N2: float64 [N, 2], V(b) - V(a) of every interval by part of R, (outcome, turn rewards).
-        decisions_N: float64, the decision tokens of every interval.
-        end_N: the position of the anchor that every interval ends with.
-        own_N: the rollout's own weight in the V that every interval starts from.
-
-    """
-
-    start_P: NDArray[np.int64]
-    length_P: NDArray[np.int64]
-    interval_P: NDArray[np.int64]
-    decided_P: NDArray[np.bool_]
-    fed_P: NDArray[np.bool_]
-    moved_N2: Floats
-    decisions_N: Floats
-    end_N: list[int]
-    own_N: list[float]
-
-    def per_token(self, value_P: Floats) -> Floats:
-        """float64 [P] -> [T]."""
-        value_T: Floats = np.repeat(value_P, self.length_P)
-        return value_T
-
-
-def _pieces(trajectory: Trajectory, anchors: list[Anchor]) -> Pieces:
-    null_turns, length = _null_turns(trajectory), len(trajectory)
-    kinds = {SpanKind.DECISION: 1, SpanKind.FEEDBACK: 2}
-    kind_S = np.array([0 if s.turn in null_turns else kinds.get(s.kind, 0) for s in trajectory.spans])
-    span_starts = np.array([span.start for span in trajectory.spans])
-    positions = np.array([anchor.position for anchor in anchors])
-    edges = np.array(sorted({*span_starts.tolist(), *positions.tolist(), length}))
-    start_P, length_P = edges[:-1], edges[1:] - edges[:-1]
-    kind_P = kind_S[span_starts.searchsorted(start_P, side="right") - 1]
-    interval_P = positions.searchsorted(start_P, side="right") - 1
-    decided_P = (kind_P == 1) & (interval_P >= 0)
-    value_M2 = np.array([anchor.value for anchor in anchors]).view(np.float64).reshape(-1, 2)
-    return Pieces(
-        start_P=start_P,
-        length_P=length_P,
-        interval_P=interval_P,
-        decided_P=decided_P,
-        fed_P=(kind_P == 2) & (interval_P >= 0),
-        moved_N2=value_M2[1:] - value_M2[:-1],
-        decisions_N=np.bincount(interval_P[decided_P], length_P[decided_P], len(anchors) - 1).astype(np.float64),
-        end_N=positions.tolist()[1:],
-        own_N=[anchor.own for anchor in anchors[:-1]],
-    )
-
-
-def _null_turns(trajectory: Trajectory) -> set[int]:
-    """Return the turns that left the state key as it was, paid nothing and did not end the episode."""
-    keys, last = trajectory.state_keys, trajectory.turns - 1
-    paid_K = trajectory.turn_rewards
-    return {k for k in range(last) if keys[k] is not None and keys[k] == keys[k + 1] and paid_K[k] == 0}
 
 
 def _credit(trajectory: Trajectory, pieces: Pieces, names: tuple[str, ...]) -> dict[str, Floats]:
@@ -221,44 +156,6 @@ def _gained(pieces: Pieces, lam: float, null_step: float) -> Floats:
         if moves:
             later = mixed
     return np.array(gained).reshape(-1, 2)
-
-
-def _shift(
-    group: Group,
-    anchors: dict[int, list[Anchor]],
-    pieces: dict[int, Pieces],
-    gained: dict[int, Floats],
-    null_step: float,
-    totals: Floats,
-) -> dict[int, Floats]:
-    """Return float64 [N] of every scored member, what the optimal baseline takes off its intervals' advantages."""
-    found: list[Interval] = []
-    where: list[tuple[int, int]] = []
-    for index, cut in pieces.items():
-        trajectory = group.trajectories[index]
-        weight_T = score_weights(trajectory.logprobs)
-        for interval in np.flatnonzero(cut.decisions_N).tolist():
-            held = np.flatnonzero(cut.decided_P & (cut.interval_P == interval))
-            tokens = np.concatenate(
-                [np.arange(s, s + n) for s, n in zip(cut.start_P[held], cut.length_P[held], strict=True)]
-            )
-            anchor = anchors[index][interval]
-            found.append(
-                Interval(
-                    place=anchor.place,
-                    chosen=trajectory.token_ids[tokens].tobytes(),
-                    moved=float(np.abs(cut.moved_N2[interval]).max()) > null_step,
-                    value=anchor.value.real + anchor.value.imag,
-                    gained=float(gained[index][interval].sum()),
-                    weight=float(weight_T[tokens].sum()),
-                )
-            )
-            where.append((index, interval))
-    shift = {index: np.zeros(len(cut.decisions_N)) for index, cut in pieces.items()}
-    taken_off = shifts(found, float(totals.mean()), spread(totals))
-    for (index, interval), amount in zip(where, taken_off.tolist(), strict=True):
-        shift[index][interval] = amount
-    return shift
 
 
 def _advantage(

@@ -18,9 +18,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Interval", "score_weights", "shifts"]
+from accredit.credit.trajectory import Group
 
-Floats = NDArray[np.float64]
+from .anchors import Anchor
+from .pieces import Floats, Pieces
+from .rewards import spread
+
+__all__ = ["Interval", "group_shifts", "score_weights", "shifts"]
 
 SHRINKAGE = 0.5
 LEAST_WEIGHT = 1e-9
@@ -53,7 +57,7 @@ def score_weights(logprobs_T: NDArray[np.float32]) -> Floats:
     return weight_T
 
 
-def shifts(intervals: Sequence[Interval], mean: float, spread: float) -> Floats:
+def shifts(intervals: Sequence[Interval], mean: float, deviation: float) -> Floats:
     """float64 [N], what is to be subtracted from the advantage of every interval of a group.
 
     A place from which different decisions led to the same value decided nothing: 0 there, and no say in the fit.
@@ -61,7 +65,7 @@ def shifts(intervals: Sequence[Interval], mean: float, spread: float) -> Floats:
     Args:
         intervals: all skill intervals of the group.
         mean: V_0, and
-        spread: the standard deviation of R in the group, above 0; they make the fit free of the reward's scale.
+        deviation: the standard deviation of R in the group, above 0; they make the fit free of the reward's scale.
 
     """
     choices: dict[Hashable, set[bytes]] = {}
@@ -72,12 +76,50 @@ def shifts(intervals: Sequence[Interval], mean: float, spread: float) -> Floats:
     shift_N = np.zeros(len(intervals))
     if not open_N.any():
         return shift_N
-    value_N = (np.array([one.value for one in intervals])[open_N] - mean) / spread
-    gained_N = np.array([one.gained for one in intervals])[open_N] / spread
+    value_N = (np.array([one.value for one in intervals])[open_N] - mean) / deviation
+    gained_N = np.array([one.gained for one in intervals])[open_N] / deviation
     weight_N = np.maximum(np.array([one.weight for one in intervals])[open_N], LEAST_WEIGHT)
     design_N2 = np.stack([np.ones_like(value_N), value_N], axis=1)
     weighted_N2 = design_N2 * weight_N[:, None]
     ridge = SHRINKAGE * float(weight_N.mean())
     fit_2 = np.linalg.solve(weighted_N2.T @ design_N2 + ridge * np.eye(2), weighted_N2.T @ gained_N)
-    shift_N[open_N] = spread * (design_N2 @ fit_2)
+    shift_N[open_N] = deviation * (design_N2 @ fit_2)
     return shift_N
+
+
+def group_shifts(
+    group: Group,
+    anchors: dict[int, list[Anchor]],
+    pieces: dict[int, Pieces],
+    gained: dict[int, Floats],
+    null_step: float,
+    totals: Floats,
+) -> dict[int, Floats]:
+    """Return float64 [N] for every scored member: what the optimal baseline takes off its intervals' advantages."""
+    found: list[Interval] = []
+    where: list[tuple[int, int]] = []
+    for index, cut in pieces.items():
+        trajectory = group.trajectories[index]
+        weight_T = score_weights(trajectory.logprobs)
+        for interval in np.flatnonzero(cut.decisions_N).tolist():
+            held = np.flatnonzero(cut.decided_P & (cut.interval_P == interval))
+            tokens = np.concatenate(
+                [np.arange(s, s + n) for s, n in zip(cut.start_P[held], cut.length_P[held], strict=True)]
+            )
+            anchor = anchors[index][interval]
+            found.append(
+                Interval(
+                    place=anchor.place,
+                    chosen=trajectory.token_ids[tokens].tobytes(),
+                    moved=float(np.abs(cut.moved_N2[interval]).max()) > null_step,
+                    value=anchor.value.real + anchor.value.imag,
+                    gained=float(gained[index][interval].sum()),
+                    weight=float(weight_T[tokens].sum()),
+                )
+            )
+            where.append((index, interval))
+    shift = {index: np.zeros(len(cut.decisions_N)) for index, cut in pieces.items()}
+    taken_off = shifts(found, float(totals.mean()), spread(totals))
+    for (index, interval), amount in zip(where, taken_off.tolist(), strict=True):
+        shift[index][interval] = amount
+    return shift

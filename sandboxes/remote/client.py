@@ -4,7 +4,6 @@ A question whose answer was lost is asked again under its number, and the server
 cannot be had after some tries is a fault: an outcome for a run, a `SandboxFault` for everything else.
 """
 
-import asyncio
 import json
 import logging
 import os
@@ -17,7 +16,7 @@ import httpx
 
 from accredit.sandboxes.errors import SandboxError, SandboxFault
 from accredit.sandboxes.protocol import IsolationReport, Limits
-from accredit.sandboxes.threads import ThreadedSession, in_thread
+from accredit.sandboxes.threads import ThreadedSession, adopt, in_thread
 from accredit.sandboxes.verdict import FAULTS, Status
 
 from .desk import TOKEN_VARIABLE, Answer
@@ -69,12 +68,7 @@ class RemoteSandbox:
 
     async def open(self, limits: Limits | None = None) -> ThreadedSession:
         """Do what `open_blocking` does, without blocking."""
-        opening = in_thread(lambda: self.open_blocking(limits))
-        try:
-            return ThreadedSession(await asyncio.shield(asyncio.wrap_future(opening)))
-        except asyncio.CancelledError:
-            opening.add_done_callback(lambda done: None if done.exception() else in_thread(done.result().close))
-            raise
+        return ThreadedSession(await adopt(in_thread(lambda: self.open_blocking(limits))))
 
     def health(self) -> dict[str, Any]:
         """Return the server's counters."""

@@ -18,7 +18,7 @@ from accredit.sandboxes.housekeeping import PoolOptions
 from accredit.sandboxes.pool import Pool
 from accredit.sandboxes.protocol import IsolationReport, Limits
 from accredit.sandboxes.select import select
-from accredit.sandboxes.threads import ThreadedSession, in_thread
+from accredit.sandboxes.threads import ThreadedSession, adopt, in_thread
 from accredit.sandboxes.verdict import Status
 
 from .desk import Answer, Desk
@@ -107,12 +107,7 @@ class RaySandbox:
 
     async def open(self, limits: Limits | None = None) -> ThreadedSession:
         """Do what `open_blocking` does, without blocking."""
-        opening = in_thread(lambda: self.open_blocking(limits))
-        try:
-            return ThreadedSession(await asyncio.shield(asyncio.wrap_future(opening)))
-        except asyncio.CancelledError:
-            opening.add_done_callback(lambda done: None if done.exception() else in_thread(done.result().close))
-            raise
+        return ThreadedSession(await adopt(in_thread(lambda: self.open_blocking(limits))))
 
     def counts(self) -> dict[str, dict[str, Any]]:
         """Return the counters of each node's desk."""
