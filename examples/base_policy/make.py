@@ -157,8 +157,8 @@ def _imitate(
         if done % 20 == 0:
             note(step=done, nll_nats=round(facts["loss/nll_nats"], 4), lr=round(rate, 6))
         if done % args.save_every == 0 or done == len(shares):
-            note(step=done, heldout=_evaluate(loaded, sources, 100 if done < len(shares) else 400))
             _save(loaded, args.out)
+            note(step=done, heldout=_evaluate(loaded, sources, 100 if done < len(shares) else 400))
 
 
 def _texts(seed: int) -> Iterator[str]:
