@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accredit.credit import StopReason, Trajectory
 from accredit.envs import Decision, ToolEnv
 from accredit.envs.rendering import Renderer
 
+from .following import context_of
 from .policy import Policy, Request
 from .replaying import decisions_of
 from .rollout import Episode, Limits, live, seeds_of
@@ -51,6 +51,7 @@ def fork_pairs(
     workers: int = 8,
     on_done: Callable[[Trajectory], None] | None = None,
     on_fault: Callable[[Trajectory], None] | None = None,
+    ended: Mapping[str, Trajectory] | None = None,
 ) -> list[tuple[Trajectory, Trajectory]]:
     """Live every episode and a branch of it; return (base, branch) in the order of `episodes`.
 
@@ -69,6 +70,7 @@ def fork_pairs(
         workers=workers,
         on_done=on_done,
         on_fault=on_fault,
+        ended=ended,
     )
     numbers: dict[str, int] = {}
     branches: list[Branch] = []
@@ -87,6 +89,7 @@ def fork_pairs(
         workers=workers,
         on_done=on_done,
         on_fault=on_fault,
+        ended=ended,
     )
     return [
         (branch.base, replace(fork, seeds={**fork.seeds, "pair": branch.base.seeds["pair"]}))
@@ -105,6 +108,7 @@ def live_branches(
     workers: int = 8,
     on_done: Callable[[Trajectory], None] | None = None,
     on_fault: Callable[[Trajectory], None] | None = None,
+    ended: Mapping[str, Trajectory] | None = None,
 ) -> list[Trajectory]:
     """Live every branch; return the trajectories in order.
 
@@ -133,6 +137,7 @@ def live_branches(
         workers=workers,
         on_done=on_done,
         on_fault=on_fault,
+        ended=ended,
     )
     return [
         _noted(trajectory, branch, forking.parted.get(branch.episode.id))
@@ -174,7 +179,7 @@ class _Forking:
         return [answers[place] for place in range(len(requests))]
 
     def _compare(self, branch: Branch, request: Request) -> None:
-        seen = _context(branch.base, request.turn)
+        seen = context_of(branch.base, request.turn)
         if seen is not None and not np.array_equal(seen, request.token_ids):
             self.parted.setdefault(request.episode_id, request.turn)
 
@@ -185,15 +190,6 @@ def _noise(branch: Branch, request: Request) -> int:
         return branch.sampler
     own = branch.base.seeds if branch.base.seeds.get("fork_turn") == request.turn else {}
     return own.get("fork_sampler", request.seed)
-
-
-def _context(base: Trajectory, turn: int) -> NDArray[np.int32] | None:
-    """Return the ids that the policy saw before its decision of `turn`, None where it sampled nothing then."""
-    start = next((span.start for span in base.decisions if span.turn == turn), None)
-    if start is None:
-        return None
-    segment = max(segment.start for segment in base.segments if segment.start <= start)
-    return base.token_ids[segment:start]
 
 
 def _parted_unsaid(trajectory: Trajectory, branch: Branch) -> int | None:

@@ -5,6 +5,8 @@ episode that a machine's failure ended is lived again from its seeds, in a fresh
 that fails too: what failed was nobody's doing, so which episodes are lived twice does not depend on how they went. An
 engine that fails is a broken invariant and raises. Seeds belong to the episode, so the order of completion changes
 nothing.
+
+Episodes that ended before a rollout was killed are handed in as `ended` and are not lived again.
 """
 
 import asyncio
@@ -16,13 +18,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accredit.credit import Recorder, StopReason, Trajectory
-from accredit.envs import EnvError, InfrastructureError, RecordCredit, ToolEnv
+from accredit.envs import Decision, EnvError, InfrastructureError, RecordCredit, ToolEnv
 from accredit.envs.rendering import Renderer
 from accredit.sandboxes.errors import SandboxError
 
 from .batching import Batcher
+from .following import follow
 from .policy import Policy, Request
 
 __all__ = ["ATTEMPTS", "Episode", "Limits", "live", "rollout_episodes", "seeds_of"]
@@ -77,6 +81,7 @@ def live(
     at_once: int | None = None,
     on_done: Callable[[Trajectory], None] | None = None,
     on_fault: Callable[[Trajectory], None] | None = None,
+    ended: Mapping[str, Trajectory] | None = None,
 ) -> list[Trajectory]:
     """Run `rollout_episodes` from ordinary code, at most `at_once` episodes together; return them in order."""
     size = at_once or max(1, len(episodes))
@@ -94,6 +99,7 @@ def live(
                 workers=workers,
                 on_done=on_done,
                 on_fault=on_fault,
+                ended=ended,
             )
         )
     return lived
@@ -110,6 +116,7 @@ async def rollout_episodes(
     workers: int = 8,
     on_done: Callable[[Trajectory], None] | None = None,
     on_fault: Callable[[Trajectory], None] | None = None,
+    ended: Mapping[str, Trajectory] | None = None,
 ) -> list[Trajectory]:
     """Live every episode and return the trajectories in the order of `episodes`.
 
@@ -123,28 +130,38 @@ async def rollout_episodes(
         workers: threads that step environments.
         on_done: called with each trajectory as it ends.
         on_fault: called with what was lived whenever a machine's failure ended it, also if it is lived again.
+        ended: episodes that ended before, by id: they come back as they are, and neither callback hears of them. In
+            lockstep their rows stay in the batches, so that the others come out to the same bits.
 
     """
     if len({episode.id for episode in episodes}) != len(episodes):
         raise ValueError("episode ids must differ: an engine keeps its cache by id")
-    batcher = Batcher(policy, len(episodes))
+    known = {episode.id: ended[episode.id] for episode in episodes if episode.id in ended} if ended else {}
+    if len(known) == len(episodes):
+        return [known[episode.id] for episode in episodes]
+    asking = [episode for episode in episodes if policy.lockstep or episode.id not in known]
+    batcher = Batcher(policy, len(asking))
     with ThreadPoolExecutor(workers, thread_name_prefix="accredit-env") as pool:
-        lives = [
-            _Life(order, episode, policy, batcher, renderer, limits or Limits(), temperature, pool, on_fault)
-            for order, episode in enumerate(episodes)
-        ]
-        tasks = [asyncio.create_task(life.run(make_env)) for life in lives]
+        lives: dict[str, asyncio.Task[Trajectory]] = {}
+        followed: list[asyncio.Task[None]] = []
+        for order, episode in enumerate(asking):
+            life = _Life(order, episode, policy, batcher, renderer, limits or Limits(), temperature, pool, on_fault)
+            if episode.id in known:
+                followed.append(asyncio.create_task(follow(known[episode.id], life.ask, life.leave)))
+            else:
+                lives[episode.id] = asyncio.create_task(life.run(make_env))
         try:
-            for task in asyncio.as_completed(tasks):
+            for task in asyncio.as_completed(lives.values()):
                 trajectory = await task
                 if on_done:
                     on_done(trajectory)
+            await asyncio.gather(*followed)
         except BaseException:
-            for task in tasks:
+            for task in [*lives.values(), *followed]:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*lives.values(), *followed, return_exceptions=True)
             raise
-        return [task.result() for task in tasks]
+        return [known[e.id] if e.id in known else lives[e.id].result() for e in episodes]
 
 
 class _Life:
@@ -182,6 +199,19 @@ class _Life:
         finally:
             self._batcher.leave()
 
+    async def ask(self, ids: NDArray[np.int32], turn: int, env: ToolEnv | None = None) -> Decision:
+        """Return what the policy decides in `turn` after `ids`."""
+        limits = self._limits
+        room = min(limits.decision_tokens, limits.episode_tokens - len(ids))
+        episode, stop_ids = self._episode, self._renderer.stop_ids
+        request = Request(episode.id, ids, turn, episode.sampler, room, stop_ids, self._temperature, env)
+        return await self._batcher.sample(self._order, request)
+
+    def leave(self) -> None:
+        """Say that this episode will not ask again."""
+        self._policy.forget(self._episode.id)
+        self._batcher.leave()
+
     async def _once(self, make_env: Callable[[], ToolEnv]) -> Trajectory:
         started = time.monotonic()
         recorded: RecordCredit | None = None
@@ -212,17 +242,7 @@ class _Life:
             reason = self._cut(env, room, time.monotonic() - started)
             if reason is not None:
                 return await self._off(recorded.finish, reason)
-            request = Request(
-                self._episode.id,
-                ids,
-                env.turn,
-                self._episode.sampler,
-                room,
-                self._renderer.stop_ids,
-                self._temperature,
-                env,
-            )
-            decision = await self._batcher.sample(self._order, request)
+            decision = await self.ask(ids, env.turn, env)
             try:
                 await self._off(recorded.step, decision)
             except EnvError as error:
