@@ -11,11 +11,29 @@ from typing import Any, Self
 from accredit.credit import CallStatus
 from accredit.envs.errors import InfrastructureError, ToolError
 from accredit.envs.turns import current_call
-from accredit.sandboxes import Blame, ErrorSpan, Limits, Outcome, Status
-from accredit.sandboxes.protocol import BlockingSession
+from accredit.sandboxes import Blame, ErrorSpan, Limits, Outcome, SandboxError, Status
+from accredit.sandboxes.protocol import BlockingSession, Entry
 from accredit.sandboxes.select import select
 
-__all__ = ["SHOWN", "Interpreter", "VerifierError", "check_outcome", "outcome_detail", "printed", "tool_error"]
+__all__ = [
+    "MOST_FILES",
+    "SHOWN",
+    "Interpreter",
+    "Tree",
+    "VerifierError",
+    "check_outcome",
+    "outcome_detail",
+    "printed",
+    "tool_error",
+    "tree_of",
+]
+
+Tree = dict[str, str]
+"""What a folder holds: the text of each file, and "<folder>", "<link>" and the like for what is no readable text."""
+
+MOST_FILES = 400
+MOST_BYTES = 100_000
+"""Of more files, and of longer ones, only the names and sizes are read."""
 
 SHOWN = 2000
 """Characters of a program's output that are shown and kept."""
@@ -68,6 +86,10 @@ class Interpreter:
         """Run a cell in the live interpreter; the setup cell has run before it."""
         return _noted(self._opened().run_cell(code))
 
+    def files(self) -> Tree:
+        """Return what runs have left in the session's folder, where the next one finds it."""
+        return {} if self._session is None else tree_of(self._session)
+
     def close(self) -> None:
         """End the session, if one was opened."""
         if self._session is not None:
@@ -94,6 +116,32 @@ class Interpreter:
         if self._session is not None:
             copy._keep(self._session.branch())
         return copy
+
+
+def tree_of(session: BlockingSession) -> Tree:
+    """Return what the session's folder holds, read from outside, following no link.
+
+    Raises:
+        SandboxError: the session failed.
+
+    """
+    entries = session.list()
+    if len(entries) > MOST_FILES:
+        return {entry.path: f"<{entry.kind}>" for entry in entries}
+    return {entry.path: _content(session, entry) for entry in entries}
+
+
+def _content(session: BlockingSession, entry: Entry) -> str:
+    if entry.kind != "file":
+        return f"<{entry.kind}>"
+    if entry.size > MOST_BYTES:
+        return f"<{entry.size} bytes>"
+    try:
+        raw = session.read(entry.path, MOST_BYTES)
+    except SandboxError:
+        session.list()  # raises where it is the session that failed
+        return "<unreadable>"
+    return raw.decode("utf-8", "backslashreplace")
 
 
 def _noted(outcome: Outcome) -> Outcome:

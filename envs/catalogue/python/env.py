@@ -5,16 +5,16 @@ reward. Each run is a fresh process, and the verification has a sandbox of its o
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from accredit.envs.catalogue.code import SHOWN, Interpreter, printed
+from accredit.envs.catalogue.code import SHOWN, Interpreter, Tree, check_outcome, printed
 from accredit.envs.catalogue.scripted import format_call
 from accredit.envs.core import ToolEnv
 from accredit.envs.errors import EnvError, ToolError
-from accredit.envs.state import fingerprint
+from accredit.envs.state import canonical_json, fingerprint
 from accredit.envs.task import Task
 from accredit.envs.tools import tool
 from accredit.sandboxes import Limits
@@ -34,9 +34,13 @@ _MOST_CODE = 20_000
 
 @dataclass(slots=True)
 class Work:
-    """What has come of the episode: `verified` is None until a program is handed in."""
+    """What has come of the episode: `verified` is None until a program is handed in.
+
+    `files` are what runs have left behind, for a later run to find.
+    """
 
     verified: Verified | None = None
+    files: Tree = field(default_factory=dict)
 
 
 class Python(ToolEnv):
@@ -90,13 +94,14 @@ class Python(ToolEnv):
         return share if self.partial else float(share == 1.0)
 
     def state_key(self) -> str:
-        """Return a hash of the task, the turn, what the last call said, and the tests passed.
+        """Return a hash of the task, the turn, what the last call said, the files left behind, and the tests passed.
 
         Programs that do the same on the examples lead to one state, whatever their text.
         """
         passed = self.state.verified.passed if self.state.verified else None
         said = self.last_results[-1] if self.last_results else ""
-        return fingerprint(f"{self.task.key} {self.turn} {said} {passed} {self.finished}")
+        key = [self.task.key, self.turn, said, self.state.files, passed, bool(self.finished)]
+        return fingerprint(canonical_json(key))
 
     def expert(self) -> Iterator[str]:
         """Try the right program and hand it in."""
@@ -138,7 +143,10 @@ class Python(ToolEnv):
         """Run the code and the examples after it; what the policy wrote comes first, so positions stay its own."""
         if len(code) > _MOST_CODE:
             raise ToolError(f"the code has {len(code)} characters, at most {_MOST_CODE} are run", argument="code")
-        return printed(self.interpreter.run(f"{code}\n\n{self._examples()}"), code)
+        outcome = self.interpreter.run(f"{code}\n\n{self._examples()}")
+        check_outcome(outcome)
+        self.state.files = self.interpreter.files()
+        return printed(outcome, code)
 
     def _examples(self) -> str:
         problem = self._problem

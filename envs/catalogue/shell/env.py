@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from accredit.credit import CallStatus
-from accredit.envs.catalogue.code import check_outcome, outcome_detail, tool_error
+from accredit.envs.catalogue.code import MOST_FILES, Tree, check_outcome, outcome_detail, tool_error
 from accredit.envs.catalogue.scripted import format_call
 from accredit.envs.core import ToolEnv
 from accredit.envs.errors import EnvError, ToolError
@@ -28,7 +28,7 @@ from accredit.sandboxes import Limits, Status
 from .blame import ANSWERS, judge, syntax_place
 from .jobs import LEVELS, Job
 from .parsing import Script, parse
-from .workspace import MOST_FILES, Done, Tree, Workspace
+from .workspace import Done, Workspace
 
 __all__ = ["Shell"]
 

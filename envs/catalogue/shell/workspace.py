@@ -9,21 +9,17 @@ import weakref
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
+from accredit.envs.catalogue.code import Tree, tree_of
 from accredit.envs.errors import InfrastructureError
-from accredit.sandboxes import Limits, Outcome, SandboxError, Status
-from accredit.sandboxes.protocol import BlockingSession, Entry
+from accredit.sandboxes import Limits, Outcome, Status
+from accredit.sandboxes.protocol import BlockingSession
 from accredit.sandboxes.select import select
 
 from .blame import Ran
 from .parsing import Script
 
-__all__ = ["Done", "Tree", "Workspace"]
+__all__ = ["Done", "Workspace"]
 
-Tree = dict[str, str]
-"""What a folder holds: the text of each file, and "<folder>", "<link>" and the like for what is no readable text."""
-
-MOST_FILES = 400
-MOST_BYTES = 100_000
 _MOST_REPORT = 4_000
 _ATTEMPTS = 3
 _DRIVER = """
@@ -91,29 +87,13 @@ class Workspace:
         """
         if self._session is None:
             return {**_folders(self._files), **self._files}
-        entries = self._session.list()
-        if len(entries) > MOST_FILES:
-            return {entry.path: f"<{entry.kind}>" for entry in entries}
-        return {entry.path: self._content(entry) for entry in entries}
+        return tree_of(self._session)
 
     def close(self) -> None:
         """End the session, if one was opened."""
         if self._session is not None:
             self._session.close()
             self._session = None
-
-    def _content(self, entry: Entry) -> str:
-        assert self._session is not None
-        if entry.kind != "file":
-            return f"<{entry.kind}>"
-        if entry.size > MOST_BYTES:
-            return f"<{entry.size} bytes>"
-        try:
-            raw = self._session.read(entry.path, MOST_BYTES)
-        except SandboxError:
-            self._session.list()  # raises where it is the session that failed
-            return "<unreadable>"
-        return raw.decode("utf-8", "backslashreplace")
 
     def _opened(self) -> BlockingSession:
         if self._session is None:

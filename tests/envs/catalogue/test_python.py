@@ -256,6 +256,15 @@ def test_programs_that_do_the_same_on_the_examples_lead_to_one_state(env):
     fork.close()
 
 
+def test_a_file_that_a_run_leaves_behind_is_part_of_the_state(env):
+    fork = env.fork()
+    call(env, "run", "def f(x): return x * 3")
+    call(fork, "run", "open('notes', 'w').write('f(2) is 6')\ndef f(x): return x * 3")
+    assert env.last_results == fork.last_results
+    assert env.state_key() != fork.state_key(), "the next run can read the notes"
+    fork.close()
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_right_program_is_right_and_mistakes_are_mistakes(level):
     env, rng = make("Python-v0", level=level), np.random.default_rng(0)
