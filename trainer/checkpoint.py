@@ -2,10 +2,12 @@
 
 A checkpoint is a folder `step-000040` that appears whole or not at all. It holds a Hugging Face model that
 `load_model` reads, the optimizer's state and the step. There is no random state to keep: every seed of a run is derived
-from the run's seed, the step and the episode's place in it.
+from the run's seed, the step and the episode's place in it. The link `best` beside them names the checkpoint with the
+best held-out success. What a kill left half written or half deleted has a name that begins with a dot.
 """
 
 import json
+import logging
 import os
 import re
 import shutil
@@ -17,8 +19,9 @@ import torch
 from accredit.agents.models import LoadedModel, save_model
 from accredit.sandboxes.errors import AccreditError
 
-__all__ = ["CheckpointError", "latest", "load_into", "prune", "save"]
+__all__ = ["CheckpointError", "find", "latest", "load_into", "point_best", "prune", "save", "sweep"]
 
+_log = logging.getLogger(__name__)
 _NAME = re.compile(r"step-(\d{6})$")
 
 
@@ -27,19 +30,34 @@ class CheckpointError(AccreditError, RuntimeError):
 
 
 def save(folder: Path, step: int, loaded: LoadedModel, optimizer: Any, facts: dict[str, Any]) -> Path:
-    """Write the checkpoint of `step` under `folder`; `facts` are JSON values kept beside it."""
+    """Write the checkpoint of `step` under `folder`; `facts` are JSON values kept beside it.
+
+    Raises:
+        CheckpointError: it cannot be written; those before it are whole.
+
+    """
     target = folder / f"step-{step:06d}"
     draft = folder / f".draft-{step:06d}"
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    save_model(loaded, draft)
-    torch.save(optimizer.state_dict(), draft / "optimizer.pt")
-    (draft / "state.json").write_text(json.dumps({"step": step, **facts}, indent=1) + "\n")
-    for path in [*draft.iterdir(), draft]:
-        _sync(path)
-    shutil.rmtree(target, ignore_errors=True)
-    draft.rename(target)
-    _sync(folder)
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        save_model(loaded, draft)
+        torch.save(optimizer.state_dict(), draft / "optimizer.pt")
+        (draft / "state.json").write_text(json.dumps({"step": step, **facts}, indent=1) + "\n")
+        for path in [*draft.iterdir(), draft]:
+            _sync(path)
+        if target.exists():
+            _delete(target)
+        draft.rename(target)
+        _sync(folder)
+    except Exception as error:  # safetensors, torch and the file system each raise their own kind
+        shutil.rmtree(draft, ignore_errors=True)
+        free_mb = shutil.disk_usage(folder).free / 2**20 if folder.exists() else 0
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(
+            f"cannot write the checkpoint of step {step} to {folder}: {first}. {free_mb:,.0f} MB are free there; the "
+            "checkpoints before it are whole: make room, then go on with --resume"
+        ) from error
     return target
 
 
@@ -71,7 +89,64 @@ def prune(folder: Path, keep: int, also: set[int]) -> None:
     for path in found[:-keep]:
         match = _NAME.search(path.name)
         if match and int(match[1]) not in also:
-            shutil.rmtree(path)
+            _delete(path)
+
+
+def point_best(folder: Path, step: int) -> None:
+    """Let the link `best` name the checkpoint of `step`, if it is kept."""
+    if not (folder / f"step-{step:06d}").is_dir():
+        return
+    draft = folder / ".best"
+    try:
+        draft.unlink(missing_ok=True)
+        draft.symlink_to(f"step-{step:06d}")
+        draft.replace(folder / "best")
+    except OSError as error:  # a file system without links
+        _log.warning("no link %s to step %d: %s", folder / "best", step, error)
+
+
+def sweep(folder: Path) -> None:
+    """Delete what a kill left half written or half deleted."""
+    for path in [*folder.glob(".draft-*"), *folder.glob(".gone-*")]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def find(folder: Path, which: str) -> Path:
+    """Return the checkpoint `which` of those under `folder`: 'last', 'best', or a step's number.
+
+    Raises:
+        CheckpointError: it is not there; names those that are.
+
+    """
+    kept = sorted(path for path in folder.glob("step-*") if _NAME.search(path.name))
+    if not kept:
+        raise CheckpointError(f"{folder} holds no checkpoint: expected step-000010 or the like")
+    steps = [int(path.name.removeprefix("step-")) for path in kept]
+    if which == "last":
+        return kept[-1]
+    if which == "best":
+        facts = json.loads((kept[-1] / "state.json").read_text())
+        step, success = facts["best_step"], facts["best_success"]
+        if step in steps:
+            return kept[steps.index(step)]
+        known = "no evaluation was scored" if success < 0 else f"held-out success was best after step {step}"
+        raise CheckpointError(
+            f"no checkpoint of {folder} is the best: {known} ({success:.3f}"
+            f"{', the model that the run started from' if step == 0 else ''}); kept are steps {steps}"
+        )
+    if not which.isdecimal():
+        raise CheckpointError(f"there is no checkpoint '{which}': expected last, best, or a step of {steps}")
+    if int(which) not in steps:
+        raise CheckpointError(f"step {which} has no checkpoint in {folder}: kept are steps {steps} (save.keep, best)")
+    return kept[steps.index(int(which))]
+
+
+def _delete(path: Path) -> None:
+    """Delete a checkpoint, so that a kill never leaves half of it under its name."""
+    gone = path.with_name(f".gone-{path.name}")
+    shutil.rmtree(gone, ignore_errors=True)
+    path.rename(gone)
+    shutil.rmtree(gone)
 
 
 def _sync(path: Path) -> None:

@@ -84,6 +84,7 @@ class LossConfig(_Part):
     clip_high: float = Field(default=0.28, gt=0, description="the ratio is held below 1 + clip_high")
     kl: float = Field(default=0.0, ge=0, description="weight of the KL penalty towards the reference policy")
     kl_estimator: Literal["k1", "k2", "k3"] = Field(default="k3", description="Schulman's estimators; see trainer.loss")
+    entropy: float = Field(default=0.0, ge=0, description="weight of a bonus for the policy's entropy")
     aggregation: Literal["token_mean", "sequence_mean", "constant"] = Field(
         default="token_mean",
         description="token_mean: over all decision tokens of the step; sequence_mean: mean a trajectory, then over "
@@ -103,7 +104,12 @@ class OptimizerConfig(_Part):
     grad_clip: float = Field(default=1.0, gt=0, description="largest gradient norm")
     epochs: int = Field(default=1, ge=1, description="passes over a step's trajectories")
     minibatches: int = Field(default=1, ge=1, description="optimizer steps a pass")
-    micro_tokens: int = Field(default=16_384, ge=64, description="most padded tokens in one forward pass")
+    micro_tokens: int = Field(
+        default=16_384, ge=64, description="most tokens in one forward pass, a prefix that rows share counted once"
+    )
+    gradient_checkpointing: bool = Field(
+        default=False, description="compute a layer's activations again in the backward pass: less memory, more time"
+    )
 
 
 class EvaluationConfig(_Part):
@@ -128,6 +134,9 @@ class _RunConfig(_Part):
     env: str = Field(description="an environment's name, or file.py:Class, or package.module:Class")
     env_options: dict[str, Any] = Field(default_factory=dict, description="reset options, such as level")
     seed: int = Field(default=0, ge=0, description="every other seed of the run is derived from it")
+    trackers: tuple[Literal["wandb", "trackio"], ...] = Field(
+        default=(), description="where metrics go beside metrics.jsonl and TensorBoard: wandb, trackio"
+    )
     model: ModelConfig = ModelConfig()
     rollout: RolloutConfig = RolloutConfig()
     optimizer: OptimizerConfig = OptimizerConfig()

@@ -4,14 +4,14 @@ An episode succeeds when its reward reaches 1. Unscored episodes are counted apa
 """
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from accredit.credit import Trajectory
 
-__all__ = ["Evaluation", "summarise", "wilson"]
+__all__ = ["Evaluation", "evaluation_of", "summarise", "wilson"]
 
 
 class Evaluation(NamedTuple):
@@ -34,6 +34,12 @@ class Evaluation(NamedTuple):
             f"success {self.success:.3f} [{self.success_low:.3f}, {self.success_high:.3f}] on {self.episodes} tasks"
             f"{unscored}, {self.turns:.1f} turns, {self.charges:.2f} charges an episode"
         )
+
+
+def evaluation_of(line: Mapping[str, Any]) -> Evaluation:
+    """Return the evaluation that a line of `metrics.jsonl` tells of."""
+    found: list[Any] = [line[f"eval/{name}"] for name in Evaluation._fields]
+    return Evaluation._make(float("nan") if value is None else value for value in found)
 
 
 def wilson(successes: int, trials: int, z: float = 1.959964) -> tuple[float, float]:

@@ -3,6 +3,9 @@
 Reads top to bottom: `train` sets up and resumes, `_Training.step` is one step. It prints nothing; a `Listener` hears
 what happens. Every seed is derived from the run's seed and a place in the run, so a resumed run repeats its future.
 
+A killed run goes on from its newest checkpoint. Metrics and traces of later steps are cut off, for those steps are made
+again; their episodes are not, for the journal has kept those that had ended.
+
 Counterfactual credit compares pairs: half of a group's episodes are then lived as ever, and the other half are their
 branches (`accredit.agents.branch`). Both count as episodes, in `rollout.group_size` and in every metric.
 """
@@ -13,22 +16,28 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import torch
+
 from accredit.agents.branch import fork_pairs
 from accredit.agents.rollout import Episode, live, seeds_of
 from accredit.agents.transformers import TransformersPolicy
 from accredit.credit import CallStatus, Credit, Group, StopReason, Trajectory
 from accredit.credit.functions import credit_function
 from accredit.credit.traces import TraceWriter
+from accredit.credit.traces.cutting import cut_after as cut_traces_after
 
 from . import checkpoint
 from .alarms import Monitor
 from .config import ConfigError, TrainConfig
-from .evaluation import Evaluation
+from .evaluation import Evaluation, evaluation_of
 from .health import step_metrics
+from .journal import Journal
 from .metrics import MetricsWriter
+from .metrics import cut_after as cut_metrics_after
 from .preflight import check_credit
-from .run import RunDirectory, RunError, open_or_create
+from .run import RunDirectory, RunError, open_or_create, told_of_disk
 from .setup import held_out, learning_rate, make_optimizer, prepare
+from .trackers import Trackers, check_installed
 from .update import Updater
 
 __all__ = ["Listener", "Result", "charge_scale", "train"]
@@ -78,12 +87,17 @@ def train(config: TrainConfig, listener: Listener, *, resume: bool = False) -> R
     """
     paired = _in_pairs(config)
     check_credit(config.credit)
+    check_installed(config.trackers)
     run = open_or_create(config.runs_dir, config.name, config, resume)
-    training = _Training(config, run, listener, paired)
     try:
-        return training.run_all(resume)
+        with told_of_disk(run):
+            training = _Training(config, run, listener, paired)
+            try:
+                return training.run_all()
+            finally:
+                training.close()
     finally:
-        training.metrics.close()
+        run.unlock()
 
 
 class _Training:
@@ -93,39 +107,62 @@ class _Training:
         self.policy = TransformersPolicy(self.bench.loaded.model)
         self.optimizer = make_optimizer(self.bench.loaded.model, config.optimizer)
         self.updater = Updater(self.bench.loaded.model, self.optimizer, config.loss, config.optimizer)
-        self.metrics = MetricsWriter(run.path)
-        self.traces = TraceWriter(run.traces)
         self.monitor = Monitor()
         self.best: tuple[float, int] = (-1.0, 0)
+        self.first = self.load_newest()
+        checkpoint.sweep(run.checkpoints)
+        kept = self.first or -1  # without a checkpoint even the evaluation of step 0 is made again
+        goes_on = run.metrics.exists()
+        cut_metrics_after(run.metrics, kept)
+        cut_traces_after(run.traces, kept)
+        self.journal = Journal(run.journal)
+        self.traces = TraceWriter(run.traces)
+        settings = config.model_dump(mode="json")
+        self.metrics = MetricsWriter(run.path, Trackers(run.path, config.trackers, settings, kept if goes_on else None))
+        self.told = {line["step"]: evaluation_of(line) for line in run.history() if "eval/success" in line}
+        self.monitor.replay(run.history(), self.first)
         self.faults = 0  # episodes of the step that a machine's failure ended, those lived again included
 
-    def run_all(self, resume: bool) -> Result:
-        config, first, before = self.config, 0, None
-        newest = checkpoint.latest(self.run.checkpoints) if resume else None
-        if newest is not None:
-            facts = checkpoint.load_into(newest, self.bench.loaded.model, self.optimizer)
-            first, self.best = int(facts["step"]), (facts["best_success"], facts["best_step"])
-            self.policy.updated(first)
-            self.monitor.replay(self.run.history(), first)
+    def load_newest(self) -> int:
+        """Load the newest checkpoint, if there is one; return the number of steps that are done."""
+        newest = checkpoint.latest(self.run.checkpoints)
+        if newest is None:
+            return 0
+        facts = checkpoint.load_into(newest, self.bench.loaded.model, self.optimizer)
+        self.best = (facts["best_success"], facts["best_step"])
+        self.policy.updated(int(facts["step"]))
+        return int(facts["step"])
+
+    def close(self) -> None:
+        """Close what is open."""
+        self.metrics.close()
+        self.journal.close()
+
+    def run_all(self) -> Result:
+        config, first = self.config, self.first
+        if first > config.steps:
+            raise RunError(f"{self.run.path} has done {first} steps and steps is {config.steps}: nothing was changed")
         self.listener.started(self.run, config, first)
         if first == 0:
-            before = self.evaluate(0)
-        after = None
+            self.evaluate(0)
         for step in range(first, config.steps):
             self.step(step)
             done = step + 1
             last = done == config.steps
-            after = None
             if last or (config.evaluation.every and done % config.evaluation.every == 0):
-                after = self.evaluate(done)
+                self.evaluate(done)
             if last or done % config.save.every == 0 or self.best[1] == done:
                 self.save(done)
-        return Result(self.run, before, after or self.evaluate(config.steps))
+        if config.steps not in self.told:  # the run was resumed with fewer steps, at one that was not evaluated
+            self.evaluate(config.steps)
+            self.save(config.steps)
+        return Result(self.run, self.told.get(0), self.told[config.steps])
 
     def step(self, step: int) -> None:
         """Live, price and learn from one step's groups."""
         config = self.config
         started = time.monotonic()
+        torch.manual_seed(seeds_of(config.seed, step, 5))  # for models with dropout
         episodes = [
             Episode(
                 f"s{step:06d}-g{group:03d}-m{member:02d}",
@@ -181,12 +218,25 @@ class _Training:
     def live(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         """Return the trajectories of `episodes`, each followed by its branch where credit compares pairs."""
         bench, workers = self.bench, self.config.rollout.workers
-        on_done = _counter(self.listener, len(episodes) * (2 if self.paired else 1))
+        ended = self.journal.ended(self.policy.version)
+        on_done = self.keep(len(episodes) * (2 if self.paired else 1))
         engine = self.policy, bench.make_env, bench.loaded.renderer, bench.limits
         if not self.paired:
-            return live(episodes, *engine, workers=workers, on_done=on_done, on_fault=self.count_fault)
-        pairs = fork_pairs(episodes, *engine, workers=workers, on_done=on_done, on_fault=self.count_fault)
+            return live(episodes, *engine, workers=workers, on_done=on_done, on_fault=self.count_fault, ended=ended)
+        pairs = fork_pairs(episodes, *engine, workers=workers, on_done=on_done, on_fault=self.count_fault, ended=ended)
         return [member for pair in pairs for member in pair]
+
+    def keep(self, of: int) -> Callable[[Trajectory], None]:
+        """Return what is to be done with each of `of` episodes as it ends: note it in the journal, and count it."""
+        done = 0
+
+        def on_done(trajectory: Trajectory) -> None:
+            nonlocal done
+            self.journal.add(trajectory)
+            done += 1
+            self.listener.lived(done, of)
+
+        return on_done
 
     def count_fault(self, _: Trajectory) -> None:
         """Count an episode that a machine's failure ended."""
@@ -203,13 +253,23 @@ class _Training:
         wanted = self.config.evaluation
         started = time.monotonic()
         tag = f"e{step:06d}"
-        evaluation, lived = held_out(self.bench, self.policy, self.config, wanted.episodes, wanted.temperature, tag)
+        evaluation, lived = held_out(
+            self.bench,
+            self.policy,
+            self.config,
+            wanted.episodes,
+            wanted.temperature,
+            tag,
+            on_done=self.journal.add,
+            ended=self.journal.ended(self.policy.version),
+        )
         groups = [Group((trajectory,)) for trajectory in lived]
         credits = None if self.paired else self.price(groups, max(0, step - 1))  # held-out episodes have no branches
         self.traces.write(step, groups, credits, self.bench.loaded.renderer.token_bytes, split="heldout")
         numbers = {f"eval/{name}": value for name, value in evaluation._asdict().items()}
         self.metrics.write(step, {**numbers, "time/eval_s": time.monotonic() - started})
         self.listener.evaluated(step, evaluation)
+        self.told[step] = evaluation
         if evaluation.success > self.best[0]:
             self.best = (evaluation.success, step)
         return evaluation
@@ -218,6 +278,8 @@ class _Training:
         """Write a checkpoint and delete those that are neither new nor best."""
         facts = {"best_success": self.best[0], "best_step": self.best[1]}
         path = checkpoint.save(self.run.checkpoints, step, self.bench.loaded, self.optimizer, facts)
+        self.journal.clear()
+        checkpoint.point_best(self.run.checkpoints, self.best[1])
         checkpoint.prune(self.run.checkpoints, self.config.save.keep, {self.best[1]})
         return path
 
@@ -240,17 +302,6 @@ def _in_pairs(config: TrainConfig) -> bool:
             "compares pairs, and both members of a pair count"
         )
     return True
-
-
-def _counter(listener: Listener, of: int) -> Callable[[Trajectory], None]:
-    done = 0
-
-    def count(_: Trajectory) -> None:
-        nonlocal done
-        done += 1
-        listener.lived(done, of)
-
-    return count
 
 
 def _lost(trajectories: Sequence[Trajectory]) -> int:

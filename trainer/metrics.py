@@ -1,43 +1,71 @@
-"""Metrics of a run: one JSON object a line, and TensorBoard.
+"""Metrics of a run: one JSON object a line, and the trackers.
 
-A name says what is measured, and its unit where it has one. After a resume a step may stand twice; the later counts.
+A name says what is measured, and its unit where it has one. A step has one line of training and at most one of
+evaluation: a run that goes on from a checkpoint first cuts off what lies after it.
 """
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["MetricsWriter", "read_metrics"]
+from .trackers import Trackers
+
+__all__ = ["MetricsWriter", "cut_after", "read_metrics"]
 
 
 class MetricsWriter:
-    """Appends to `metrics.jsonl` and to a TensorBoard folder under `folder`."""
+    """Appends to `metrics.jsonl` under `folder`, and hands every number to the trackers (default: TensorBoard)."""
 
-    def __init__(self, folder: Path) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
+    def __init__(self, folder: Path, trackers: Trackers | None = None) -> None:
         torn = _is_torn(folder / "metrics.jsonl")
         self._file = (folder / "metrics.jsonl").open("a", encoding="utf-8")
         if torn:
             self._file.write("\n")  # closes a line torn by a crash, or it would swallow the next
-        self._board = SummaryWriter(str(folder / "tensorboard"))
+        self._trackers = Trackers(folder) if trackers is None else trackers
 
     def write(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Write one step's metrics. A value that is not finite is kept as null."""
         kept = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in metrics.items()}
         self._file.write(json.dumps({"step": step, **kept}) + "\n")
         self._file.flush()
-        for name, value in kept.items():
-            if isinstance(value, int | float):
-                self._board.add_scalar(name, value, step)
-        self._board.flush()
+        os.fsync(self._file.fileno())
+        self._trackers.log(step, kept)
 
     def close(self) -> None:
         """Close both."""
         self._file.close()
-        self._board.close()
+        self._trackers.close()
+
+
+def cut_after(path: Path, step: int) -> None:
+    """Remove the lines after `step`, and torn ones, from `path`, whole or not at all."""
+    if not path.exists():
+        return
+    kept = [text for text, line in _whole_lines(path) if line["step"] <= step]
+    draft = path.with_name(f".{path.name}.unfinished")
+    with draft.open("w", encoding="utf-8") as file:
+        file.writelines(f"{text}\n" for text in kept)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Read `metrics.jsonl`; a torn line is skipped, the later of two lines for one step and kind counts."""
+    return list({(line["step"], "eval/success" in line): line for _, line in _whole_lines(path)}.values())
+
+
+def _whole_lines(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    found: list[tuple[str, dict[str, Any]]] = []
+    for text in path.read_text(encoding="utf-8").splitlines():
+        try:
+            found.append((text, json.loads(text)))
+        except json.JSONDecodeError:
+            continue
+    return found
 
 
 def _is_torn(path: Path) -> bool:
@@ -46,15 +74,3 @@ def _is_torn(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(-1, 2)
         return file.read() != b"\n"
-
-
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Read `metrics.jsonl`; a torn line is skipped, the later of two lines for one step and kind counts."""
-    lines: dict[tuple[int, str], dict[str, Any]] = {}
-    for text in path.read_text(encoding="utf-8").splitlines():
-        try:
-            line = json.loads(text)
-        except json.JSONDecodeError:
-            continue
-        lines[(line["step"], "eval" if "eval/success" in line else "train")] = line
-    return list(lines.values())

@@ -1,15 +1,22 @@
 """The run directory: what it holds, and that nothing in it is overwritten silently.
 
 runs/NAME/ holds `config.yaml` (resolved), `environment.json` (versions, git state), `metrics.jsonl`, `tensorboard/`,
-`checkpoints/` and `traces/`.
+`checkpoints/`, `traces/`, and `journal.jsonl`, the episodes since the newest checkpoint. One process at a time works on
+a run: it holds a lock on `run.lock`, which the system takes back when the process ends, however it ends.
 """
 
+import errno
+import fcntl
 import importlib.metadata
 import json
+import os
 import platform
+import shutil
 import subprocess
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import yaml
 from pydantic import BaseModel
@@ -18,9 +25,12 @@ from accredit.sandboxes.errors import AccreditError
 
 from .metrics import read_metrics
 
-__all__ = ["RunDirectory", "RunError", "open_or_create"]
+__all__ = ["RunDirectory", "RunError", "open_or_create", "told_of_disk"]
 
 _PACKAGES = ("accredit", "torch", "transformers", "tokenizers", "numpy", "gymnasium", "pyarrow", "pydantic")
+_MAY_CHANGE = ("steps", "trackers")
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
+_PLACE = {*_DISK, errno.ENOTDIR, errno.EEXIST, errno.ENOENT, errno.ENAMETOOLONG}
 
 
 class RunError(AccreditError, RuntimeError):
@@ -35,7 +45,40 @@ class RunDirectory:
         self.checkpoints = path / "checkpoints"
         self.traces = path / "traces"
         self.metrics = path / "metrics.jsonl"
+        self.journal = path / "journal.jsonl"
         self.config = path / "config.yaml"
+        self._lock: TextIO | None = None
+
+    def lock(self) -> None:
+        """Take the run for this process, until it ends or calls `unlock`.
+
+        Raises:
+            RunError: another process works on it.
+
+        """
+        file = (self.path / "run.lock").open("a+", encoding="utf-8")
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            owner = file.read().strip()
+            file.close()
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise
+            raise RunError(
+                f"{self.path} is in use by {owner or 'another process'}: wait for it, stop it, or choose another name "
+                "(name=...)"
+            ) from error
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}\n")
+        file.flush()
+        self._lock = file
+
+    def unlock(self) -> None:
+        """Let others have the run."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     def history(self) -> list[dict[str, Any]]:
         """Return the metrics so far, oldest first; empty for a new run."""
@@ -57,11 +100,43 @@ def open_or_create(runs_dir: str, name: str, config: BaseModel, resume: bool) ->
 
     """
     run = RunDirectory(Path(runs_dir) / name)
-    resolved = config.model_dump(mode="json")
+    if resume and not run.config.exists():
+        raise RunError(f"nothing to resume: {run.path} holds no run. Start it without --resume")
+    with told_of_disk(run, _PLACE):
+        run.path.mkdir(parents=True, exist_ok=True)
+        run.lock()
+        try:
+            _check_free(run, config, resume)
+            run.checkpoints.mkdir(exist_ok=True)
+            _replace(run.config, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+            _replace(run.path / "environment.json", json.dumps(_environment(), indent=1) + "\n")
+        except BaseException:
+            run.unlock()
+            raise
+    return run
+
+
+@contextmanager
+def told_of_disk(run: RunDirectory, kinds: Collection[int] = _DISK) -> Iterator[None]:
+    """Turn a disk that is full, or takes no files, into a `RunError` that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in kinds:
+            raise
+        place = next(path for path in (run.path, *run.path.absolute().parents) if path.is_dir())
+        free_mb = shutil.disk_usage(place).free / 2**20
+        go_on = f"make room, then: accredit train {run.path} --resume" if run.config.exists() else "set runs_dir=..."
+        raise RunError(
+            f"cannot write to {run.path}: {error.strerror or error} ({error.filename or 'a file there'}; "
+            f"{free_mb:,.0f} MB are free). What was written before is whole; {go_on}"
+        ) from error
+
+
+def _check_free(run: RunDirectory, config: BaseModel, resume: bool) -> None:
+    """Raise `RunError` unless the folder is free, or holds the run that is to be resumed."""
     if resume:
-        if not run.config.exists():
-            raise RunError(f"nothing to resume: {run.path} holds no run. Start it without --resume")
-        changed = [key for key in run.differences(config) if key != "steps"]
+        changed = [key for key in run.differences(config) if key not in _MAY_CHANGE]
         if changed:
             raise RunError(
                 f"{run.path} was started with another configuration (differs in: {', '.join(changed)}): resume it "
@@ -72,17 +147,23 @@ def open_or_create(runs_dir: str, name: str, config: BaseModel, resume: bool) ->
             f"{run.path} already holds a run: go on with --resume, or choose another name (name=...); nothing was "
             "overwritten"
         )
-    run.checkpoints.mkdir(parents=True, exist_ok=True)
-    run.config.write_text(yaml.safe_dump(resolved, sort_keys=False))
-    (run.path / "environment.json").write_text(json.dumps(_environment(), indent=1) + "\n")
-    return run
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    draft = path.with_name(f".{path.name}.unfinished")
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
 
 
 def _holds_anything(path: Path) -> bool:
     """Whether there is more than a start that failed leaves behind: its settings, empty folders and empty files."""
-    left = {"config.yaml", "environment.json"}
+    left = {"config.yaml", "environment.json", "run.lock", "trackers.json"}
     files = [file.relative_to(path) for file in path.rglob("*") if not file.is_dir() and file.stat().st_size]
-    return any(str(file) not in left and file.parts[0] != "tensorboard" for file in files)
+    return any(str(file) not in left and file.parts[0] not in ("tensorboard", "wandb") for file in files)
 
 
 def _environment() -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What both kinds of training start from: the model, the environment's factory, the limits and the optimizer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from accredit.envs import ToolEnv, load_env
 
 from .config import OptimizerConfig, SFTConfig, TrainConfig
 from .evaluation import Evaluation, summarise
+from .master import MasterAdamW
 
 __all__ = ["Bench", "held_out", "learning_rate", "make_optimizer", "prepare"]
 
@@ -40,14 +41,17 @@ def prepare(config: TrainConfig | SFTConfig) -> Bench:
         device=config.model.device,
         tools_format=config.model.tools_format,
     )
+    if config.optimizer.gradient_checkpointing:
+        loaded.model.gradient_checkpointing_enable({"use_reentrant": False})
     rollout = config.rollout
     limits = Limits(rollout.decision_tokens, rollout.episode_tokens, rollout.turns, None, rollout.seconds)
     return Bench(loaded, make_env, limits, dict(config.env_options))
 
 
 def make_optimizer(model: Any, config: OptimizerConfig) -> torch.optim.AdamW:
-    """Return AdamW over all weights."""
-    return torch.optim.AdamW(model.parameters(), lr=config.lr, betas=config.betas, weight_decay=config.weight_decay)
+    """Return AdamW over all weights, or over float32 copies of weights that have 16 bits."""
+    kind = torch.optim.AdamW if next(model.parameters()).dtype.itemsize > 2 else MasterAdamW
+    return kind(model.parameters(), lr=config.lr, betas=config.betas, weight_decay=config.weight_decay)
 
 
 def learning_rate(config: OptimizerConfig, step: int, steps: int) -> float:
@@ -63,7 +67,15 @@ def learning_rate(config: OptimizerConfig, step: int, steps: int) -> float:
 
 
 def held_out(
-    bench: Bench, policy: Policy, config: TrainConfig | SFTConfig, episodes: int, temperature: float, tag: str
+    bench: Bench,
+    policy: Policy,
+    config: TrainConfig | SFTConfig,
+    episodes: int,
+    temperature: float,
+    tag: str,
+    *,
+    on_done: Callable[[Trajectory], None] | None = None,
+    ended: Mapping[str, Trajectory] | None = None,
 ) -> tuple[Evaluation, Sequence[Trajectory]]:
     """Live one episode on each of `episodes` held-out tasks, the same tasks in every run."""
     options = {**bench.options, "split": "heldout"}
@@ -81,5 +93,7 @@ def held_out(
         temperature=temperature,
         workers=config.rollout.workers,
         at_once=max(64, config.rollout.groups * config.rollout.group_size),
+        on_done=on_done,
+        ended=ended,
     )
     return summarise(lived), lived

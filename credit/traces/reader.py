@@ -47,7 +47,7 @@ class TraceReader:
         """Return one row an episode, in the order written."""
         rows: dict[tuple[int, str], IndexRow] = {}
         again = 0
-        for row in self._rows():
+        for row in self.rows():
             again += (row.step, row.episode_id) in rows
             rows.pop((row.step, row.episode_id), None)
             rows[row.step, row.episode_id] = row
@@ -96,7 +96,7 @@ class TraceReader:
         trajectory = from_record(record, columns.token_ids_T, columns.logprobs_T)
         return StoredEpisode(trajectory, columns.credit, columns.token_bytes, record["step"], record["split"])
 
-    def _rows(self) -> list[IndexRow]:
+    def rows(self) -> list[IndexRow]:
         """Return a row for every whole line of `episodes.jsonl`, in order, whether the index names it or not."""
         path, index_path = self.folder / "episodes.jsonl", self.folder / "index.jsonl"
         rows: list[IndexRow] = []

@@ -148,7 +148,7 @@ def test_a_half_written_checkpoint_is_never_resumed_from(tmp_path, tiny_folder):
 def test_only_the_newest_checkpoints_and_the_best_are_kept(tmp_path, tiny_folder):
     more = {"save.every": 1, "save.keep": 1, "evaluation.every": 1}
     run = train(noisy(tmp_path, tiny_folder, **more), Silent()).run
-    kept = sorted(path.name for path in run.checkpoints.iterdir())
+    kept = sorted(path.name for path in run.checkpoints.iterdir() if not path.is_symlink())
     assert "step-000004" in kept
     assert len(kept) <= 2
 
