@@ -1,9 +1,10 @@
-"""From trajectories with advantages to padded batches of decision tokens.
+"""From trajectories with advantages to packed batches of decision tokens.
 
 A row is one segment of a trajectory. Only decision tokens become targets, so nothing the environment wrote can be
 trained. Weights are fixed over the whole step before it is split, so the split into micro-batches changes no result.
 
-Dimensions: R rows, T padded tokens of a row, N decision tokens of a batch.
+Dimensions: T tokens of a row, or of a batch once packed; N decision tokens of a batch; U those of them that differ,
+since rows that share a prefix may share decisions in it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,8 @@ from torch import Tensor
 
 from accredit.credit import Trajectory
 from accredit.sandboxes.errors import AccreditError
+
+from .packing import Tree, common_length, pack, prefix_key
 
 __all__ = ["Batch", "Row", "collate", "micro_batches", "rows_of", "weigh"]
 
@@ -42,11 +45,19 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Rows padded on the right. `row_N` and `target_N` say where each decision token lies."""
+    """Packed rows and their decision tokens, in the order of the rows.
 
-    token_ids_RT: Tensor
-    row_N: Tensor
-    target_N: Tensor
+    `source_U` says after which packed token a decision was taken, `labels_U` which token it was, `unique_N` which of
+    them a decision token of a row is. `paths` is as in `Packing`.
+    """
+
+    token_ids_T: Tensor
+    positions_T: Tensor
+    tree: Tree
+    paths: list[NDArray[np.int64]]
+    source_U: Tensor
+    labels_U: Tensor
+    unique_N: Tensor
     logprobs_N: Tensor
     advantages_N: Tensor
     weight_N: Tensor
@@ -55,7 +66,7 @@ class Batch:
     @property
     def labels_N(self) -> Tensor:
         """The ids of the decision tokens."""
-        return self.token_ids_RT[self.row_N, self.target_N]
+        return self.labels_U[self.unique_N]
 
 
 def rows_of(trajectories: Sequence[Trajectory], advantages: Sequence[NDArray[np.float64]]) -> list[Row]:
@@ -165,29 +176,41 @@ def _weight(owner: int, among: set[int], count: dict[int, int], aggregation: str
 
 
 def micro_batches(rows: Sequence[Row], most_tokens: int) -> Iterator[list[Row]]:
-    """Yield rows of like length, at most `most_tokens` padded tokens together (a longer row comes alone)."""
-    waiting = sorted(rows, key=lambda row: -len(row.token_ids_T))
-    while waiting:
-        take = max(1, most_tokens // len(waiting[0].token_ids_T))
-        yield waiting[:take]
-        waiting = waiting[take:]
+    """Yield rows that begin alike together, at most `most_tokens` packed tokens (a longer row comes alone)."""
+    part: list[Row] = []
+    size = 0
+    for row in sorted(rows, key=lambda row: prefix_key(row.token_ids_T)):
+        new = len(row.token_ids_T) - (common_length(part[-1].token_ids_T, row.token_ids_T) if part else 0)
+        if part and size + new > most_tokens:
+            yield part
+            part, size, new = [], 0, len(row.token_ids_T)
+        part.append(row)
+        size += new
+    if part:
+        yield part
 
 
 def collate(rows: Sequence[Row], device: torch.device | str = "cpu") -> Batch:
-    """Pad rows on the right and gather their decision tokens."""
-    ids_RT = np.zeros((len(rows), max(len(row.token_ids_T) for row in rows)), dtype=np.int64)
-    for index, row in enumerate(rows):
-        ids_RT[index, : len(row.token_ids_T)] = row.token_ids_T
+    """Pack rows and gather their decision tokens."""
+    packing = pack([row.token_ids_T for row in rows])
+    paths = list(zip(rows, packing.paths, strict=True))
+    decided_N = np.concatenate([path[row.targets_N] for row, path in paths])
+    _, first_U, unique_N = np.unique(decided_N, return_index=True, return_inverse=True)
+    source_N = np.concatenate([path[row.targets_N - 1] for row, path in paths])
 
-    def joined(columns: Sequence[NDArray]) -> Tensor:
-        return torch.as_tensor(np.concatenate(columns), device=device)
+    def moved(array: NDArray) -> Tensor:
+        return torch.as_tensor(array, device=device)
 
     return Batch(
-        token_ids_RT=torch.as_tensor(ids_RT, device=device),
-        row_N=joined([np.full(len(row.targets_N), index) for index, row in enumerate(rows)]),
-        target_N=joined([row.targets_N for row in rows]),
-        logprobs_N=joined([row.logprobs_N for row in rows]),
-        advantages_N=joined([row.advantages_N for row in rows]),
-        weight_N=joined([row.weight_N for row in rows]),
-        kl_weight_N=joined([row.kl_weight_N for row in rows]),
+        token_ids_T=moved(packing.token_ids_T),
+        positions_T=moved(packing.positions_T),
+        tree=packing.tree,
+        paths=packing.paths,
+        source_U=moved(source_N[first_U]),
+        labels_U=moved(packing.token_ids_T[decided_N[first_U]]),
+        unique_N=moved(unique_N),
+        logprobs_N=moved(np.concatenate([row.logprobs_N for row in rows])),
+        advantages_N=moved(np.concatenate([row.advantages_N for row in rows])),
+        weight_N=moved(np.concatenate([row.weight_N for row in rows])),
+        kl_weight_N=moved(np.concatenate([row.kl_weight_N for row in rows])),
     )

@@ -1,41 +1,60 @@
-"""Log-probabilities of decision tokens, without ever holding the full [tokens, vocabulary] matrix.
+"""Log-probabilities and entropies of a batch's decision tokens, under a `transformers` causal language model.
 
-The body runs over whole rows, because feedback is context; the head runs on the positions before decision tokens
-alone, in chunks that are computed again in the backward pass when there is more than one.
+The body runs over the packed rows, because feedback is context; the head runs before decision tokens alone, and never
+holds the full [tokens, vocabulary] matrix.
 """
 
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.utils.checkpoint import checkpoint
+
+from accredit.sandboxes.errors import AccreditError
 
 from .batch import Batch
+from .tree_attention import attend_along_trees
+from .vocabulary import BLOCK, Scores, log_probabilities
 
-__all__ = ["score"]
-
-_CHUNK_ELEMENTS = 2**25
+__all__ = ["HeadError", "score"]
 
 
-def score(model: Any, batch: Batch, chunk_elements: int = _CHUNK_ELEMENTS) -> Tensor:
-    """Return the log-probabilities of the batch's decision tokens, float32 [N] in nats, with gradient.
+class HeadError(AccreditError, NotImplementedError):
+    """The model does more to its logits than a linear head."""
 
-    `model` is a `transformers` causal language model; `chunk_elements` bounds the logits held at once (tokens x
-    vocabulary).
+
+def score(model: Any, batch: Batch, block: tuple[int, int] = BLOCK) -> Scores:
+    """Return log-probability and entropy of the batch's decision tokens, float32 [N] in nats, with gradient.
+
+    `block` bounds the logits held at once, tokens x vocabulary.
+
+    Raises:
+        AttentionError: the model cannot attend within packed rows.
+        HeadError: the model's logits are more than a linear function of its last hidden state.
+
     """
-    hidden_RTD = model.base_model(input_ids=batch.token_ids_RT, use_cache=False).last_hidden_state
-    hidden_ND = hidden_RTD[batch.row_N, batch.target_N - 1]
-    head = model.get_output_embeddings()
-    labels_N = batch.labels_N
-    size = max(1, chunk_elements // head.weight.shape[0])
-    if len(labels_N) <= size:
-        return _head(head, hidden_ND, labels_N)
-    parts = [
-        checkpoint(_head, head, hidden, labels, use_reentrant=False)
-        for hidden, labels in zip(hidden_ND.split(size), labels_N.split(size), strict=True)
-    ]
-    return torch.cat(parts)
+    head = _head(model)
+    attend_along_trees(model)
+    # A mask of four dimensions is taken as it is: without one the model would make its own, [T, T].
+    nothing = torch.zeros(1, 1, 1, 1, device=batch.token_ids_T.device)
+    hidden_TD = model.base_model(
+        input_ids=batch.token_ids_T[None],
+        position_ids=batch.positions_T[None],
+        attention_mask=nothing,
+        use_cache=False,
+        tree=batch.tree,
+    ).last_hidden_state[0]
+    scores = log_probabilities(hidden_TD[batch.source_U], head.weight, head.bias, batch.labels_U, block)
+    return Scores(scores.logprobs_N[batch.unique_N], scores.entropy_N[batch.unique_N])
 
 
-def _head(head: Any, hidden_ND: Tensor, labels_N: Tensor) -> Tensor:
-    return head(hidden_ND).float().log_softmax(-1).gather(1, labels_N[:, None])[:, 0]
+def _head(model: Any) -> torch.nn.Linear:
+    head, config = model.get_output_embeddings(), model.config.get_text_config()
+    if not isinstance(head, torch.nn.Linear):
+        raise HeadError(f"{type(model).__name__} has a {type(head).__name__} as its head, expected torch.nn.Linear")
+    for name, neutral in (("final_logit_softcapping", None), ("logit_scale", 1), ("logits_scaling", 1)):
+        found = getattr(config, name, None)
+        if found not in (None, neutral):
+            raise HeadError(
+                f"{type(model).__name__} has {name}={found}: its logits are not head(hidden), and to take them for it "
+                "would miscompute every log-probability. Train a model without it"
+            )
+    return head

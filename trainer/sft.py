@@ -119,7 +119,7 @@ def imitate(
     total = 0.0
     for part in micro_batches(weigh(rows, "token_mean"), most):
         batch = collate(part, next(model.parameters()).device)
-        loss = -(score(model, batch) * batch.weight_N).sum()
+        loss = -(score(model, batch).logprobs_N * batch.weight_N).sum()
         loss.backward()
         total += float(loss.detach())
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip)

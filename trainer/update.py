@@ -29,6 +29,7 @@ class Updater:
     def __init__(self, model: Any, optimizer: torch.optim.Optimizer, loss: LossConfig, config: OptimizerConfig) -> None:
         self._model, self._optimizer, self._loss, self._config = model, optimizer, loss, config
         self._reference = copy.deepcopy(model).eval().requires_grad_(False) if loss.kl > 0 else None
+        self._weights = [weight for group in optimizer.param_groups for weight in group["params"]]
         self._device = next(model.parameters()).device
 
     def update(
@@ -51,7 +52,7 @@ class Updater:
                     [row for row in rows if row.owner in chosen],
                     self._loss.aggregation,
                     self._loss.constant_tokens,
-                    keep_silent=self._reference is not None,
+                    keep_silent=self._loss.kl > 0 or self._loss.entropy > 0,
                 )
                 if not weighed:
                     continue
@@ -68,7 +69,9 @@ class Updater:
             "policy/clip_share": sums.get("clipped", 0.0) / tokens,
             "policy/sampler_gap_nats": sums.get("gap", 0.0) / fresh,
             "time/train_s": time.monotonic() - started,
+            "policy/full_entropy_nats": sums.get("entropy", 0.0) / fresh,
             "train/forward_tokens": sums.get("forward", 0.0),
+            "train/row_tokens": sums.get("rows", 0.0),
             **_drift(sums),
         }
 
@@ -77,7 +80,7 @@ class Updater:
         self._optimizer.zero_grad(set_to_none=True)
         for rows in micro_batches(weighed, self._config.micro_tokens):
             batch = collate(rows, self._device)
-            logprobs_N = score(self._model, batch)
+            logprobs_N, entropy_N = score(self._model, batch)
             loss_N, clipped_N = policy_loss(
                 logprobs_N,
                 batch.logprobs_N,
@@ -88,22 +91,24 @@ class Updater:
             )
             policy = (loss_N * batch.weight_N).sum()
             total = policy
+            if self._loss.entropy > 0:
+                total = total - self._loss.entropy * (entropy_N * batch.kl_weight_N).sum()
             if self._reference is not None:
                 with torch.no_grad():
-                    reference_N = score(self._reference, batch)
+                    reference_N = score(self._reference, batch).logprobs_N
                 kl = (kl_penalty(logprobs_N, reference_N, self._loss.kl_estimator) * batch.kl_weight_N).sum()
-                total = policy + self._loss.kl * kl
+                total = total + self._loss.kl * kl
                 _add(sums, kl=kl.detach())
                 drift_N, paid_N = logprobs_N.detach() - reference_N, batch.advantages_N > 0
                 _add(sums, drift_paid=drift_N[paid_N].sum(), paid=paid_N.sum())
                 _add(sums, drift_rest=drift_N[~paid_N].sum(), rest=(~paid_N).sum())
             total.backward()
             gap_N = (logprobs_N.detach() - batch.logprobs_N).abs()
-            _add(sums, policy=policy.detach(), tokens=len(gap_N), forward=batch.token_ids_RT.numel())
-            _add(sums, clipped=clipped_N.sum())
+            _add(sums, policy=policy.detach(), tokens=len(gap_N), clipped=clipped_N.sum())
+            _add(sums, forward=len(batch.token_ids_T), rows=sum(len(row.token_ids_T) for row in rows))
             if first:
-                _add(sums, gap=gap_N.sum(), fresh_tokens=len(gap_N))
-        norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._config.grad_clip)
+                _add(sums, gap=gap_N.sum(), entropy=entropy_N.detach().sum(), fresh_tokens=len(gap_N))
+        norm = torch.nn.utils.clip_grad_norm_(self._weights, self._config.grad_clip)
         if not bool(torch.isfinite(norm)):
             raise UpdateError(f"the gradient norm is {norm.item()}: nothing was stepped. Lower optimizer.lr")
         self._optimizer.step()

@@ -21,7 +21,7 @@ def spent(model, trajectories, loss=None, lr=1.0, updates=5, **optimizer):
     )
     metrics = [updater.update(trajectories, advantages, lr, seed) for seed in range(updates)]
     with torch.no_grad():
-        after = score(model, collate(rows_of(trajectories, advantages)))
+        after = score(model, collate(rows_of(trajectories, advantages))).logprobs_N
     return after, metrics
 
 
