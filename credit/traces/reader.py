@@ -6,7 +6,7 @@ written more than once in a step (a resumed run), the last line counts.
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,6 +18,7 @@ from accredit.credit.trajectory import Trajectory
 
 from .columns import read_rows
 from .schema import IndexRow, check_version, from_record
+from .where import Condition, parse_where
 
 __all__ = ["StoredEpisode", "TraceReader", "open_run"]
 
@@ -74,8 +75,55 @@ class TraceReader:
             )
         return self.load(found[-1])
 
+    def episodes(
+        self, *, step: int | None = None, split: str | None = None, where: str = ""
+    ) -> Iterator[StoredEpisode]:
+        """Read the episodes that fit, in the order written, each when it is asked for.
+
+        Args:
+            step: this step only.
+            split: this split only (`train`, `heldout`).
+            where: a filter such as `reward < 0 and tool:python` (`accredit.credit.traces.where` has the words). It
+                is settled from the index where that is enough, and reads tokens only to ask for credit.
+
+        Raises:
+            TraceError: the filter cannot be read (at once, before the first episode), or files are broken.
+
+        """
+        return map(self.load, self.select(step=step, split=split, where=where))
+
+    def select(self, *, step: int | None = None, split: str | None = None, where: str = "") -> Iterator[IndexRow]:
+        """Yield the index rows of the episodes that fit; the arguments are those of `episodes`."""
+        conditions = parse_where(where)
+        return (
+            row
+            for row in self.index()
+            if step in (None, row.step) and split in (None, row.split) and self._fits(row, conditions)
+        )
+
+    def _fits(self, row: IndexRow, conditions: Sequence[Condition]) -> bool:
+        """Whether all conditions hold; those that cost least are asked first."""
+        by_place = {place: [c for c in conditions if c.place == place] for place in ("index", "record", "tokens")}
+        if not all(condition.of_index(row) for condition in by_place["index"]):
+            return False
+        if by_place["record"]:
+            record = self._record(row)
+            if not all(condition.of_record(record) for condition in by_place["record"]):
+                return False
+        if not by_place["tokens"]:
+            return True
+        episode = self.load(row)
+        if episode.credit is None:
+            return False
+        decided_T = episode.trajectory.credit_mask
+        totals = {"credit": episode.credit.credit.total, "advantage": episode.credit.advantage.total}
+        return all(condition.of_tokens(totals[condition.field][decided_T]) for condition in by_place["tokens"])
+
     def load(self, row: IndexRow) -> StoredEpisode:
         """Read the episode of an index row."""
+        return self._episode(self._record(row))
+
+    def _record(self, row: IndexRow) -> dict[str, Any]:
         path = self.folder / "episodes.jsonl"
         with path.open("rb") as file:
             file.seek(row.offset)
@@ -92,6 +140,9 @@ class TraceReader:
                 f"{path} holds episode '{record.get('episode_id')}' of step {record.get('step')} at byte {row.offset}, "
                 f"the index says '{row.episode_id}' of step {row.step}: delete index.jsonl and read again"
             )
+        return record
+
+    def _episode(self, record: dict[str, Any]) -> StoredEpisode:
         columns = read_rows(self.folder / record["tokens"]["file"], record["tokens"]["first_row"], record)
         trajectory = from_record(record, columns.token_ids_T, columns.logprobs_T)
         return StoredEpisode(trajectory, columns.credit, columns.token_bytes, record["step"], record["split"])

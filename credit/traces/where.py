@@ -1,0 +1,180 @@
+"""A filter of a few words over stored episodes: `reward < 0 and tool:python`, `error:timeout turns>8`.
+
+A condition is a field, a sign and a value; conditions stand beside each other or are joined by `and`, and all must
+hold; `not` before one turns it around. There is no `or`, no bracket, and nothing is evaluated as code.
+
+    numbers    step reward turns tokens charges charged credit advantage
+    texts      id split group env task stop
+    lists      tool error
+
+Signs: `<` `<=` `>` `>=` `=` (also `==`) `!=`; `:` is equality of numbers and containment in texts and lists, whatever
+the case. `credit<-0.5` holds if a decision token has such a credit; `charged` is the sum of the charges' amounts, in
+reward; `error` has the statuses of calls that did not run, and the reasons of charges. `reward:none` finds unscored
+episodes: no other condition on their reward holds, since unscored is not 0.
+"""
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Never
+
+import numpy as np
+
+from accredit.credit.calls import CallStatus
+from accredit.credit.errors import TraceError
+
+from .schema import IndexRow
+
+__all__ = ["FIELDS", "Condition", "parse_where"]
+
+_IN_INDEX = {
+    **{name: name for name in ("step", "reward", "turns", "tokens", "charges", "split", "group", "stop")},
+    "id": "episode_id",
+    "env": "env_id",
+    "task": "task_id",
+}
+_NUMBERS = ("step", "reward", "turns", "tokens", "charges", "charged", "credit", "advantage")
+_TEXTS = ("id", "split", "group", "env", "task", "stop")
+_LISTS = ("tool", "error")
+FIELDS = (*_NUMBERS, *_TEXTS, *_LISTS)
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+_SIGN = re.compile(r"<=|>=|==|!=|[<>=:]")
+_WORD = re.compile(r"[A-Za-z_]+")
+_VALUE = re.compile(r'"([^"]*)"|([^\s"]+)')
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition. `value` is a number for fields that are numbers (None: unscored), else a text."""
+
+    field: str
+    sign: str
+    value: float | str | None
+    negated: bool = False
+
+    @property
+    def place(self) -> str:
+        """Where the field is found: in the `index`, in the episode's `record`, or in its `tokens`."""
+        if self.field in _IN_INDEX:
+            return "index"
+        return "tokens" if self.field in ("credit", "advantage") else "record"
+
+    def of_index(self, row: IndexRow) -> bool:
+        """Whether it holds for an index row; its place is `index`."""
+        return self._settled(getattr(row, _IN_INDEX[self.field]))
+
+    def of_record(self, record: Mapping[str, Any]) -> bool:
+        """Whether it holds for a record of `episodes.jsonl`; its place is `record`."""
+        if self.field == "charged":
+            return self._settled(sum(charge["amount"] for charge in record["charges"]))
+        if self.field == "tool":
+            return self._settled_by_any([call["name"] for call in record["calls"]])
+        failed = [call["status"] for call in record["calls"] if not CallStatus(call["status"]).ran]
+        return self._settled_by_any([*failed, *(charge["reason"] for charge in record["charges"])])
+
+    def of_tokens(self, signal_N: np.ndarray) -> bool:
+        """Whether it holds for the credit (or advantage) of the decision tokens; its place is `tokens`."""
+        return bool(np.any(_COMPARE[self.sign](signal_N, self.value))) is not self.negated
+
+    def _settled(self, found: Any) -> bool:
+        if isinstance(self.value, str) and self.sign == ":":
+            holds = self.value.lower() in str(found).lower()
+        elif self.value is None or found is None:
+            holds = (found is self.value) is not (self.sign == "!=") if self.value is None else False
+        else:
+            holds = bool(_COMPARE[self.sign](found, self.value))
+        return holds is not self.negated
+
+    def _settled_by_any(self, words: Sequence[str]) -> bool:
+        wanted = str(self.value)
+        if self.sign == ":":
+            holds = any(wanted.lower() in word.lower() for word in words)
+        else:
+            holds = (wanted in words) is not (self.sign == "!=")
+        return holds is not self.negated
+
+
+def parse_where(text: str) -> tuple[Condition, ...]:
+    """Return the conditions of a filter; none for an empty text.
+
+    Raises:
+        TraceError: it cannot be read, with the position, what was expected, and the nearest field.
+
+    """
+    conditions: list[Condition] = []
+    at = _skip(text, 0)
+    while at < len(text):
+        word, after = _word(text, at)
+        if conditions and word == "and":
+            at = _skip(text, after)
+            word, after = _word(text, at)
+        negated = word == "not"
+        if negated:
+            at = _skip(text, after)
+            word, after = _word(text, at)
+        if word not in FIELDS:
+            _refuse_field(text, at, word)
+        at = _skip(text, after)
+        sign = _SIGN.match(text, at)
+        if sign is None:
+            _fail(text, at, f"expected a sign after '{word}' (< <= > >= = != :)")
+        if word not in _NUMBERS and sign[0][0] in "<>":
+            _fail(text, at, f"expected '=', '!=' or ':' after '{word}', which is a text")
+        value, at = _value(text, _skip(text, sign.end()), word, sign[0])
+        conditions.append(Condition(word, _named(word, sign[0]), value, negated))
+        at = _skip(text, at)
+    return tuple(conditions)
+
+
+def _named(field: str, sign: str) -> str:
+    """Return the sign in its one spelling; `:` of a number is equality."""
+    return "=" if sign == "==" or (sign == ":" and field in _NUMBERS) else sign
+
+
+def _value(text: str, at: int, field: str, sign: str) -> tuple[float | str | None, int]:
+    found = _VALUE.match(text, at)
+    what = "a number" if field in _NUMBERS else "a text"
+    if found is None:
+        _fail(text, at, f"expected {what} after '{field}{sign}'")
+    value = found[2] if found[1] is None else found[1]
+    if field not in _NUMBERS:
+        return value, found.end()
+    if field == "reward" and value.lower() in ("none", "unscored"):
+        if sign[0] in "<>":
+            _fail(text, at, "expected a number to compare with: an unscored episode has no place in the order")
+        return None, found.end()
+    try:
+        return float(value), found.end()
+    except ValueError:
+        _fail(text, at, f"expected a number after '{field}{sign}'")
+
+
+def _word(text: str, at: int) -> tuple[str, int]:
+    found = _WORD.match(text, at)
+    if found is None:
+        _fail(text, at, "expected a field, such as reward or tool")
+    return found[0], found.end()
+
+
+def _refuse_field(text: str, at: int, word: str) -> Never:
+    if word == "or":
+        _fail(text, at, "expected a field: conditions are joined by 'and' only; filter twice for 'or'")
+    near = get_close_matches(word, FIELDS, n=1, cutoff=0.5)
+    hint = f"did you mean '{near[0]}'?" if near else f"the fields are {', '.join(FIELDS)}"
+    _fail(text, at, f"expected a field ({hint})")
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at].isspace():
+        at += 1
+    return at
+
+
+def _fail(text: str, at: int, expected: str) -> Never:
+    rest = text[at:].split()
+    found = f"'{rest[0]}'" if rest else "its end"
+    raise TraceError(f"the filter {text!r} cannot be read at character {at + 1}: {expected}, found {found}")
