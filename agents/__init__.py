@@ -7,27 +7,33 @@ if TYPE_CHECKING:
     from .branch import Branch, fork_pairs, live_branches
     from .human import HumanPolicy
     from .models import LoadedModel, ModelError, load_model, save_model
-    from .policy import Decision, Policy, Request
+    from .policy import Decision, EngineError, Policy, Request, TrainedPolicy
     from .replaying import Parting, Replay, ReplayError, replay
     from .rollout import Episode, Limits, live, rollout_episodes, seeds_of
     from .scripted import ScriptedPolicy
     from .transformers import TransformersPolicy
+    from .vllm import ParityError, VLLMOptions, VLLMPolicy
 
 __all__ = [
     "Branch",
     "Decision",
+    "EngineError",
     "Episode",
     "HumanPolicy",
     "Limits",
     "LoadedModel",
     "ModelError",
+    "ParityError",
     "Parting",
     "Policy",
     "Replay",
     "ReplayError",
     "Request",
     "ScriptedPolicy",
+    "TrainedPolicy",
     "TransformersPolicy",
+    "VLLMOptions",
+    "VLLMPolicy",
     "fork_pairs",
     "live",
     "live_branches",
@@ -42,11 +48,12 @@ _HOMES = {
     "branch": ("Branch", "fork_pairs", "live_branches"),
     "human": ("HumanPolicy",),
     "models": ("LoadedModel", "ModelError", "load_model", "save_model"),
-    "policy": ("Decision", "Policy", "Request"),
+    "policy": ("Decision", "EngineError", "Policy", "Request", "TrainedPolicy"),
     "replaying": ("Parting", "Replay", "ReplayError", "replay"),
     "rollout": ("Episode", "Limits", "live", "rollout_episodes", "seeds_of"),
     "scripted": ("ScriptedPolicy",),
     "transformers": ("TransformersPolicy",),
+    "vllm": ("ParityError", "VLLMOptions", "VLLMPolicy"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -47,9 +47,14 @@ class TransformersPolicy:
         """The version of the weights."""
         return self._version
 
-    def updated(self, version: int) -> None:
-        """Note new weights: every kept key and value is stale and is dropped."""
+    def updated(self, version: int) -> dict[str, float]:
+        """Note new weights: every kept key and value is stale and is dropped. There is nothing to measure."""
         self._version = version
+        self._memories.clear()
+        return {}
+
+    def close(self) -> None:
+        """Drop every kept key and value; the model is the caller's."""
         self._memories.clear()
 
     def forget(self, episode_id: str) -> None:

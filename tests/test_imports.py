@@ -15,7 +15,7 @@ FLOORS = ["sandboxes", "credit", "envs", "agents", "replay", "trainer", "front"]
 HEAVY = {
     "docker": ["sandboxes/docker"],
     "duckdb": [],
-    "httpx": ["sandboxes/remote/client"],
+    "httpx": ["agents/openai", "agents/vllm/server", "sandboxes/remote/client"],
     "openai": ["agents/openai"],
     "pandas": [],
     "peft": ["trainer/", "agents/transformers"],

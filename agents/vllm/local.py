@@ -1,0 +1,123 @@
+"""A replica that this process starts: vLLM's asynchronous engine, whose core runs in a process of its own."""
+
+import asyncio
+import itertools
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accredit.agents.policy import EngineError
+
+from .options import VLLMOptions, engine_environment
+from .replica import Asked, ReplicaLost, Sampled
+
+__all__ = ["LocalReplica"]
+
+
+class LocalReplica:
+    """Samples from the weights in `folder`, until `load` brings others."""
+
+    def __init__(self, name: str, folder: Path, options: VLLMOptions) -> None:
+        self.name = name
+        self._folder, self._options = folder, options
+        self._engine: Any = None
+        self._numbers = itertools.count()
+
+    async def start(self) -> None:
+        """Start the engine; this blocks the event loop until it stands.
+
+        Raises:
+            EngineError: vLLM is not installed, or its engine does not start.
+
+        """
+        import torch
+
+        on_gpu = torch.cuda.is_available()
+        with engine_environment(self._options, on_gpu):
+            try:
+                from vllm import AsyncEngineArgs
+                from vllm.v1.engine.async_llm import AsyncLLM
+            except ImportError as error:
+                raise EngineError(
+                    f"rollout.engine vllm needs vLLM, which cannot be imported here ({error}): pip install "
+                    "'accredit[vllm]' beside a GPU; docs/how-to/engines.md says how to install it for a CPU"
+                ) from error
+            if not self._options.logs:
+                logging.getLogger("vllm").setLevel(logging.CRITICAL)  # its death is told by ReplicaLost
+            try:
+                self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**self._arguments(on_gpu)))
+            except Exception as error:
+                raise EngineError(
+                    f"vLLM's engine does not start: {type(error).__name__}: {error}. With rollout.vllm.logs=true it "
+                    "says more; too little memory is the usual reason (rollout.vllm.gpu_memory, cpu_cache_gb)"
+                ) from error
+
+    async def sample(self, asked: Asked) -> Sampled:
+        """Sample one decision, batched with whatever else the engine is asked."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        settings = SamplingParams(
+            temperature=asked.temperature,
+            seed=asked.seed,
+            max_tokens=asked.limit,
+            stop_token_ids=sorted(asked.stop_ids),
+            ignore_eos=True,
+            logprobs=0,
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+        last: Any = None
+        try:
+            prompt = {"prompt_token_ids": asked.ids.tolist()}
+            async for output in self._engine.generate(prompt, settings, f"{self.name}-{next(self._numbers)}"):
+                last = output.outputs[0]
+        except EngineDeadError as error:
+            raise ReplicaLost(f"the engine of {self.name} died") from error
+        except Exception as error:
+            raise EngineError(f"{self.name}: {type(error).__name__}: {error.__cause__ or error}") from error
+        if last is None or last.finish_reason not in ("stop", "length"):
+            raise EngineError(f"{self.name} gave a decision up: {getattr(last, 'finish_reason', 'no output')}")
+        ids = np.array(last.token_ids, dtype=np.int32)
+        pairs = zip(last.token_ids, last.logprobs, strict=True)
+        return Sampled(ids, np.array([row[token].logprob for token, row in pairs], dtype=np.float32))
+
+    async def load(self, folder: Path) -> None:
+        """Take over the weights in `folder` in place and clear the prefix cache."""
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        try:
+            await self._engine.collective_rpc("reload_weights", kwargs={"weights_path": str(folder)})
+            cleared = await self._engine.reset_prefix_cache()
+        except EngineDeadError as error:
+            raise ReplicaLost(f"the engine of {self.name} died") from error
+        if not cleared:
+            raise EngineError(f"{self.name} holds keys and values of requests in flight: update between rollouts")
+
+    async def close(self) -> None:
+        """Stop the engine and its process."""
+        if self._engine is not None:
+            engine, self._engine = self._engine, None
+            await asyncio.to_thread(engine.shutdown)
+
+    def _arguments(self, on_gpu: bool) -> dict[str, Any]:
+        options = self._options
+        return {
+            "model": str(self._folder),
+            "dtype": options.dtype,
+            "max_model_len": options.context_tokens,
+            "max_num_seqs": options.sequences,
+            "gpu_memory_utilization": options.gpu_memory,
+            "enforce_eager": not on_gpu,
+            "logprobs_mode": "raw_logprobs",
+            "generation_config": "vllm",
+            "enable_prefix_caching": True,
+            "skip_tokenizer_init": True,
+            "disable_log_stats": True,
+            "use_tqdm_on_load": options.logs,
+            "seed": 0,
+            **options.engine_args,
+        }
