@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from .rollout import Episode, Limits, live, rollout_episodes, seeds_of
     from .scripted import ScriptedPolicy
     from .transformers import TransformersPolicy
-    from .vllm import ParityError, VLLMOptions, VLLMPolicy
+    from .vllm.options import VLLMOptions
+    from .vllm.parity import ParityError
+    from .vllm.policy import VLLMPolicy
 
 __all__ = [
     "Branch",
@@ -53,7 +55,9 @@ _HOMES = {
     "rollout": ("Episode", "Limits", "live", "rollout_episodes", "seeds_of"),
     "scripted": ("ScriptedPolicy",),
     "transformers": ("TransformersPolicy",),
-    "vllm": ("ParityError", "VLLMOptions", "VLLMPolicy"),
+    "vllm.options": ("VLLMOptions",),
+    "vllm.parity": ("ParityError",),
+    "vllm.policy": ("VLLMPolicy",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from accredit.sandboxes.errors import AccreditError
 
@@ -39,8 +39,53 @@ class ModelConfig(_Part):
     )
 
 
+class VLLMConfig(_Part):
+    """The vLLM engine, where `rollout.engine` is vllm."""
+
+    servers: tuple[str, ...] = Field(
+        default=(), description="addresses of vLLM servers; without any, the run starts the engine itself"
+    )
+    replicas: int = Field(default=1, ge=1, description="engines that the run starts")
+    sequences: int = Field(default=256, ge=1, description="most sequences in a batch of one replica")
+    gpu_memory: float = Field(default=0.4, gt=0, le=1, description="share of the GPU's memory for the engine")
+    cpu_cache_gb: int = Field(default=1, ge=1, description="GB for keys and values of a replica on the CPU")
+    threads: int | None = Field(
+        default=None, ge=1, description="CPU threads of a replica; null: OMP_NUM_THREADS, else the cores divided"
+    )
+    tolerance: float | None = Field(
+        default=None,
+        gt=0,
+        description="largest gap in nats between the engine's log-probabilities and the trainer's; null: 1e-3 in "
+        "float32, 1 in bfloat16",
+    )
+    weights_dir: str | None = Field(
+        default=None, description="where weights are handed over; null: a temporary folder. Servers must see it too"
+    )
+    start_s: float = Field(default=600.0, gt=0, description="most seconds until an engine stands or a server answers")
+    request_s: float = Field(default=600.0, gt=0, description="most seconds for a decision, or to take over weights")
+    logs: bool = Field(default=False, description="show vLLM's own log")
+    engine_args: dict[str, Any] = Field(
+        default_factory=dict, description="more of vLLM's engine arguments, such as tensor_parallel_size"
+    )
+
+    @model_validator(mode="after")
+    def _is_the_policy(self) -> "VLLMConfig":
+        from accredit.agents.vllm.options import refused_arguments
+
+        refused = refused_arguments(self.engine_args)
+        if refused:
+            raise ValueError("engine_args: " + "; ".join(refused))
+        if self.servers and (self.engine_args or self.replicas > 1):
+            raise ValueError("servers have arguments and a number of their own: leave out replicas and engine_args")
+        return self
+
+
 class RolloutConfig(_Part):
     """How episodes are lived."""
+
+    engine: Literal["transformers", "vllm"] = Field(
+        default="transformers", description="what samples: 'transformers' in this process, or 'vllm'"
+    )
 
     groups: int = Field(default=12, ge=1, description="tasks a step")
     group_size: int = Field(default=8, ge=1, description="episodes a task")
@@ -49,6 +94,18 @@ class RolloutConfig(_Part):
     turns: int | None = Field(default=None, ge=1, description="most turns; null leaves it to the environment")
     seconds: float = Field(default=120.0, gt=0, description="most wall-clock seconds of an episode")
     workers: int = Field(default=8, ge=1, description="threads that step environments")
+    vllm: VLLMConfig = VLLMConfig()
+
+    @field_validator("engine", mode="before")
+    @classmethod
+    def _can_train(cls, engine: Any) -> Any:
+        if engine == "openai":
+            raise ValueError(
+                "openai servers are for evaluation (accredit eval --server): nobody can give them new weights, or "
+                "check that their log-probabilities are the policy's. To train with vLLM servers: engine vllm, and "
+                "their addresses in rollout.vllm.servers"
+            )
+        return engine
 
 
 class CreditConfig(_Part):

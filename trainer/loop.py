@@ -20,7 +20,6 @@ import torch
 
 from accredit.agents.branch import fork_pairs
 from accredit.agents.rollout import Episode, live, seeds_of
-from accredit.agents.transformers import TransformersPolicy
 from accredit.credit import CallStatus, Credit, Group, StopReason, Trajectory
 from accredit.credit.functions import credit_function
 from accredit.credit.traces import TraceWriter
@@ -36,7 +35,7 @@ from .metrics import MetricsWriter
 from .metrics import cut_after as cut_metrics_after
 from .preflight import check_credit
 from .run import RunDirectory, RunError, open_or_create, told_of_disk
-from .setup import held_out, learning_rate, make_optimizer, prepare
+from .setup import held_out, learning_rate, make_engine, make_optimizer, prepare
 from .trackers import Trackers, check_installed
 from .update import Updater
 
@@ -104,7 +103,7 @@ class _Training:
     def __init__(self, config: TrainConfig, run: RunDirectory, listener: Listener, paired: bool) -> None:
         self.config, self.run, self.listener, self.paired = config, run, listener, paired
         self.bench = prepare(config)
-        self.policy = TransformersPolicy(self.bench.loaded.model)
+        self.policy = make_engine(config, self.bench.loaded.model)
         self.optimizer = make_optimizer(self.bench.loaded.model, config.optimizer)
         self.updater = Updater(self.bench.loaded.model, self.optimizer, config.loss, config.optimizer)
         self.monitor = Monitor()
@@ -135,6 +134,7 @@ class _Training:
 
     def close(self) -> None:
         """Close what is open."""
+        self.policy.close()
         self.metrics.close()
         self.journal.close()
 
@@ -190,7 +190,7 @@ class _Training:
             learning_rate(config.optimizer, step, config.steps),
             seeds_of(config.seed, step, 3),
         )
-        self.policy.updated(step + 1)
+        metrics |= self.policy.updated(step + 1)
         stored_s = time.monotonic()
         if config.save.traces_every and step % config.save.traces_every == 0:
             self.traces.write(step + 1, groups, credits, self.bench.loaded.renderer.token_bytes, split="train")

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import torch
 
 from accredit.agents.models import LoadedModel, load_model
-from accredit.agents.policy import Policy
+from accredit.agents.policy import Policy, TrainedPolicy
 from accredit.agents.rollout import Episode, Limits, live, seeds_of
+from accredit.agents.transformers import TransformersPolicy
 from accredit.credit import Trajectory
 from accredit.envs import ToolEnv, load_env
 
@@ -16,7 +17,7 @@ from .config import OptimizerConfig, SFTConfig, TrainConfig
 from .evaluation import Evaluation, summarise
 from .master import MasterAdamW
 
-__all__ = ["Bench", "held_out", "learning_rate", "make_optimizer", "prepare"]
+__all__ = ["Bench", "held_out", "learning_rate", "make_engine", "make_optimizer", "prepare"]
 
 _HELD_OUT = 7_919  # sets the seeds of evaluation apart from those of training, whatever the run's seed
 
@@ -46,6 +47,18 @@ def prepare(config: TrainConfig | SFTConfig) -> Bench:
     rollout = config.rollout
     limits = Limits(rollout.decision_tokens, rollout.episode_tokens, rollout.turns, None, rollout.seconds)
     return Bench(loaded, make_env, limits, dict(config.env_options))
+
+
+def make_engine(config: TrainConfig | SFTConfig, model: Any) -> TrainedPolicy:
+    """Start the engine that samples from `model`; raise `EngineError` if it cannot be."""
+    if config.rollout.engine == "transformers":
+        return TransformersPolicy(model)
+    from accredit.agents.vllm.options import VLLMOptions
+    from accredit.agents.vllm.policy import VLLMPolicy
+
+    settings = config.rollout.vllm.model_dump()
+    context = config.rollout.episode_tokens
+    return VLLMPolicy(model, VLLMOptions(**settings, context_tokens=context, dtype=config.model.dtype))
 
 
 def make_optimizer(model: Any, config: OptimizerConfig) -> torch.optim.AdamW:

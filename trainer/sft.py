@@ -13,7 +13,6 @@ import torch
 
 from accredit.agents.rollout import Episode, live, seeds_of
 from accredit.agents.scripted import ScriptedPolicy
-from accredit.agents.transformers import TransformersPolicy
 from accredit.credit import Trajectory
 from accredit.envs import ToolEnv
 
@@ -25,7 +24,7 @@ from .logprobs import score
 from .loop import Listener
 from .metrics import MetricsWriter
 from .run import RunDirectory, RunError, open_or_create
-from .setup import Bench, held_out, learning_rate, make_optimizer, prepare
+from .setup import Bench, held_out, learning_rate, make_engine, make_optimizer, prepare
 
 __all__ = ["SFTResult", "expert_trajectories", "imitate", "warm_start"]
 
@@ -44,12 +43,13 @@ def warm_start(config: SFTConfig, listener: Listener) -> SFTResult:
     run = open_or_create(config.runs_dir, config.name, config, resume=False)
     metrics = MetricsWriter(run.path)
     bench = prepare(config)
-    policy = TransformersPolicy(bench.loaded.model)
+    policy = make_engine(config, bench.loaded.model)
     optimizer = make_optimizer(bench.loaded.model, config.optimizer)
     listener.started(run, config, 0)
 
     def evaluate(step: int) -> Evaluation:
         wanted = config.evaluation
+        policy.updated(step)
         found, _ = held_out(bench, policy, config, wanted.episodes, wanted.temperature, f"e{step:06d}")
         metrics.write(step, {f"eval/{name}": value for name, value in found._asdict().items()})
         listener.evaluated(step, found)
@@ -66,7 +66,6 @@ def warm_start(config: SFTConfig, listener: Listener) -> SFTResult:
             numbers = imitate(
                 bench.loaded.model, optimizer, chosen, lr, config.optimizer.grad_clip, config.optimizer.micro_tokens
             )
-            policy.updated(step + 1)
             numbers["time/step_s"] = time.monotonic() - started
             metrics.write(step + 1, numbers)
             listener.stepped(step + 1, numbers)
@@ -74,6 +73,7 @@ def warm_start(config: SFTConfig, listener: Listener) -> SFTResult:
         facts = {"best_success": after.success, "best_step": config.steps}
         saved = checkpoint.save(run.checkpoints, config.steps, bench.loaded, optimizer, facts)
     finally:
+        policy.close()
         metrics.close()
     return SFTResult(run, str(saved), before, after)
 

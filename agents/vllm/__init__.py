@@ -2,12 +2,5 @@
 
 `policy` routes requests to replicas and guards them; `local` is a replica that this process starts, `server` one that
 somebody else did; `weights` hands them new weights; `parity` compares their log-probabilities with the trainer's;
-`options` says what may be set, and what may not.
+`options` says what may be set, and what may not. Nothing here imports vLLM before an engine starts.
 """
-
-from .options import VLLMOptions, refused_arguments
-from .parity import ParityError
-from .policy import VLLMPolicy
-from .weights import export
-
-__all__ = ["ParityError", "VLLMOptions", "VLLMPolicy", "export", "refused_arguments"]

@@ -67,6 +67,7 @@ def check(gap: Gap, tolerance: float, name: str, version: int) -> None:
         f"log-probabilities of {name} part from the trainer's model at policy version {version}: largest gap "
         f"{gap.nats:.3g} nats over {gap.tokens} tokens (engine {gap.engine:.4f}, model {gap.model:.4f}), tolerance "
         f"{tolerance:g}. Weights of an earlier version, a tied output head that was not updated, or sampler settings "
-        "are the usual reasons: nothing was trained on them. Start servers from what accredit.agents.vllm.export "
-        "writes, and without settings of their own; if precision alone explains the gap, raise rollout.vllm.tolerance"
+        "are the usual reasons: nothing was trained on them. Start servers from what accredit.agents.vllm.weights."
+        "export writes, without settings of their own; if precision alone explains the gap, raise "
+        "rollout.vllm.tolerance"
     )
