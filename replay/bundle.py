@@ -18,13 +18,14 @@ __all__ = ["CLOSING", "bundle", "join_modules"]
 
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./([\w-]+\.js)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(async )?(function|const|let|class)\b)", re.MULTILINE)
+_STYLE = re.compile(r'<link rel="stylesheet" href="([\w-]+\.css)">')
 CLOSING = "</body>\n</html>\n"
 
 
-def bundle(title: str, run: Mapping[str, Any], packed: Iterable[str]) -> str:
-    """Return the page with `run` (JSON) and one packed episode an entry of `run["episodes"]`."""
+def bundle(title: str, run: Mapping[str, Any], listing: str, packed: Iterable[str]) -> str:
+    """Return the page with `run` (JSON), a listing and one packed episode for each of its rows (both in base64)."""
     script = "\n" + join_modules("main.js")
-    style = "\n" + _page_file("style.css")
+    style = "\n" + "".join(map(_page_file, _STYLE.findall(_page_file("index.html"))))
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -37,6 +38,7 @@ def bundle(title: str, run: Mapping[str, Any], packed: Iterable[str]) -> str:
         f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{html.escape(policy)}">',
     )
     blocks = [f'<script type="application/json" id="run">{_embed(run)}</script>']
+    blocks.append(f'<script type="text/plain" id="listing">{listing}</script>')
     blocks += [f'<script type="text/plain" id="episode-{i}">{text}</script>' for i, text in enumerate(packed)]
     before, _, _ = body.partition("</body>")
     return "".join(

@@ -3,30 +3,41 @@
 Says what it left out, in the log and in the page: nothing is dropped in silence.
 """
 
+import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from accredit.credit.errors import TraceError
 from accredit.credit.traces import IndexRow, StoredEpisode, TraceReader, open_run
 
 from .bundle import bundle
+from .listing import Row, listing_block
 from .overlays import group_scales
-from .pack import pack
+from .pack import Shown, episode_block, in_base64
+from .pricing import price
+from .reencoding import Encode, encoder_of_run, reencoded
 
-__all__ = ["export", "page_of"]
+__all__ = ["export", "metrics_of_run", "page_of", "shown_group"]
+
+Signals = Callable[[StoredEpisode], Mapping[str, NDArray[np.float64]]]
 
 _log = logging.getLogger(__name__)
-_PAGE_BYTES = 100_000  # the page itself, before any episode
+_PAGE_BYTES = 190_000  # the page itself, before any episode
+_METRIC_LINES = 1_000
+_METRICS = ("rollout/", "charges/", "credit/", "advantage/", "policy/", "eval/", "update/", "alarms/")
 
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    episodes: list[StoredEpisode]
+    rows: list[Row]
     packed: list[str]
-    notice: str
+    notice: str = ""
 
 
 def export(
@@ -40,6 +51,8 @@ def export(
     top: int | None = None,
     budget_mb: float = 20.0,
     title: str | None = None,
+    functions: Sequence[str] = (),
+    signals: Signals | None = None,
 ) -> Path:
     """Write one HTML file with the chosen episodes and return its path.
 
@@ -53,9 +66,13 @@ def export(
         top: of what is left, take the `top` highest rewards; unscored episodes come last.
         budget_mb: the size of the file at which to stop adding episodes; the first one is always taken.
         title: the page's title; by default the run's name.
+        functions: further credit functions under which every episode is shown, such as `rloo` or `anchored,lam=0`.
+        signals: gives further columns of an episode, float64 [T] in nats, NaN where there is none: `trainer_logprob`,
+            `entropy`.
 
     Raises:
         TraceError: nothing matches, or an id is unknown.
+        CreditError: a further credit function is unknown or cannot price a chosen group.
 
     """
     reader = run if isinstance(run, TraceReader) else open_run(run)
@@ -64,22 +81,83 @@ def export(
         # An ordered choice by reward, kept in the order written so that groups stay together.
         rows = sorted(rows, key=lambda row: (row.reward is None, -(row.reward or 0.0)))[:top]
         rows.sort(key=lambda row: row.offset)
-    chosen = _within(reader, rows, budget_mb)
+    chosen = _within(reader, rows, budget_mb, functions, signals)
     if chosen.notice:
         _log.warning("%s", chosen.notice)
     if title is None:
         title = reader.folder.resolve().parent.name if reader.folder.name == "traces" else reader.folder.name
+    metrics = metrics_of_run(reader.folder.parent / "metrics.jsonl", _METRIC_LINES)
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     unfinished = out.with_name(f".{out.name}.unfinished")
-    unfinished.write_text(_render(title, chosen), encoding="utf-8")
+    unfinished.write_text(_render(title, chosen, functions, metrics), encoding="utf-8")
     unfinished.replace(out)
     return out
 
 
-def page_of(episodes: Sequence[StoredEpisode], title: str = "episodes") -> str:
-    """Return the page of episodes at hand, without a run on disk."""
-    return _render(title, _Chosen(list(episodes), [pack(episode) for episode in episodes], ""))
+def page_of(
+    episodes: Sequence[StoredEpisode],
+    title: str = "episodes",
+    *,
+    functions: Sequence[str] = (),
+    signals: Signals | None = None,
+    encode: Encode | None = None,
+) -> str:
+    """Return the page of episodes at hand, without a run on disk. Those of one step and group are priced together."""
+    groups: dict[tuple[int, str], list[int]] = {}
+    for index, episode in enumerate(episodes):
+        name = episode.trajectory.group
+        groups.setdefault((episode.step, name) if name else (-1 - index, ""), []).append(index)
+    packed = [""] * len(episodes)
+    for places in groups.values():
+        for place, shown in zip(
+            places, shown_group([episodes[i] for i in places], functions, signals, encode), strict=True
+        ):
+            packed[place] = in_base64(episode_block(shown))
+    return _render(title, _Chosen([Row.of_episode(episode) for episode in episodes], packed), functions, [])
+
+
+def shown_group(
+    members: Sequence[StoredEpisode],
+    functions: Sequence[str] = (),
+    signals: Signals | None = None,
+    encode: Encode | None = None,
+) -> list[Shown]:
+    """Return what a page shows of a whole group: on one scale, under `functions` too, with `signals`, and checked."""
+    others = price(members, functions) if functions else [{} for _ in members]
+    scales = group_scales(members, others)
+    return [
+        Shown(
+            member,
+            scales,
+            further,
+            {} if signals is None else signals(member),
+            None if encode is None else reencoded(member, encode),
+        )
+        for member, further in zip(members, others, strict=True)
+    ]
+
+
+def metrics_of_run(path: Path, most: int | None = None) -> list[dict[str, Any]]:
+    """Return the lines of a run's `metrics.jsonl` that the page draws; [] where there is no file.
+
+    A torn line is skipped. Over `most` lines every k-th is taken, and the last.
+    """
+    if not path.is_file():
+        return []
+    lines: list[dict[str, Any]] = []
+    for text in path.read_text(encoding="utf-8").splitlines():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(line, dict) and isinstance(line.get("step"), int):
+            kept = {name: value for name, value in line.items() if name.startswith(_METRICS)}
+            lines.append({"step": line["step"], **kept})
+    if most is None or len(lines) <= most:
+        return lines
+    every = -(-len(lines) // most)
+    return [line for at, line in enumerate(lines) if at % every == 0 or at == len(lines) - 1]
 
 
 def _select(
@@ -108,18 +186,47 @@ def _select(
     return rows
 
 
-def _within(reader: TraceReader, rows: Sequence[IndexRow], budget_mb: float) -> _Chosen:
-    """Load rows, newest steps first, until the budget is spent; give them back in the order asked for."""
+def _within(
+    reader: TraceReader,
+    rows: Sequence[IndexRow],
+    budget_mb: float,
+    functions: Sequence[str],
+    signals: Signals | None,
+) -> _Chosen:
+    """Load rows, newest steps first, until the budget is spent; give them back in the order asked for.
+
+    A group is read whole, also where only some of it was chosen: its scale and its credit are those of all rollouts.
+    """
     room = budget_mb * 1e6 - _PAGE_BYTES
-    taken: dict[int, tuple[StoredEpisode, str]] = {}
-    newest_first = sorted(range(len(rows)), key=lambda index: -rows[index].step)
-    for index in newest_first:
-        episode = reader.load(rows[index])
-        text = pack(episode)
-        if taken and len(text) > room:
+    encode = encoder_of_run(reader.folder)
+    members: dict[tuple[int, str, str], list[IndexRow]] = {}
+    for row in reader.index():
+        members.setdefault((row.step, row.split, row.group), []).append(row)
+    places: dict[tuple[int, str, str], list[int]] = {}
+    for place in sorted(range(len(rows)), key=lambda at: -rows[at].step):
+        row = rows[place]
+        places.setdefault((row.step, row.split, row.group or f"/{row.episode_id}"), []).append(place)
+    taken: dict[int, tuple[Row, str]] = {}
+    full = False
+    for key, wanted in places.items():
+        whole = members[key] if key in members else [rows[place] for place in wanted]
+        shown = dict(
+            zip(
+                [row.episode_id for row in whole],
+                shown_group([reader.load(row) for row in whole], functions, signals, encode),
+                strict=True,
+            )
+        )
+        for place in wanted:
+            one = shown[rows[place].episode_id]
+            text = in_base64(episode_block(one))
+            full = bool(taken) and len(text) > room
+            if full:
+                break
+            room -= len(text)
+            taken[place] = (Row.of_episode(one.episode), text)
+        if full:
             break
-        room -= len(text)
-        taken[index] = (episode, text)
     left = len(rows) - len(taken)
     notice = ""
     if left:
@@ -127,38 +234,16 @@ def _within(reader: TraceReader, rows: Sequence[IndexRow], budget_mb: float) -> 
             f"{len(taken)} of {len(rows)} episodes are in this file, {left} are left out: "
             f"the budget is {budget_mb:g} MB, newest steps first"
         )
-    kept = [taken[index] for index in sorted(taken)]
-    return _Chosen([episode for episode, _ in kept], [text for _, text in kept], notice)
+    kept = [taken[place] for place in sorted(taken)]
+    return _Chosen([row for row, _ in kept], [text for _, text in kept], notice)
 
 
-def _render(title: str, chosen: _Chosen) -> str:
-    groups: dict[tuple[int, str], list[StoredEpisode]] = {}
-    for index, episode in enumerate(chosen.episodes):
-        groups.setdefault(_group_key(index, episode), []).append(episode)
-    scales = {key: group_scales(members) for key, members in groups.items()}
-    listed = [_entry(e, scales[_group_key(i, e)]) for i, e in enumerate(chosen.episodes)]
-    return bundle(title, {"title": title, "notice": chosen.notice, "episodes": listed}, chosen.packed)
-
-
-def _group_key(index: int, episode: StoredEpisode) -> tuple[int, str]:
-    name = episode.trajectory.group
-    return (episode.step, name) if name else (-1 - index, "")
-
-
-def _entry(episode: StoredEpisode, scales: dict[str, float]) -> dict[str, Any]:
-    t = episode.trajectory
-    return {
-        "id": t.episode_id,
-        "step": episode.step,
-        "split": episode.split,
-        "group": t.group,
-        "env": t.env_id,
-        "task": t.task_id,
-        "reward": t.reward,
-        "stop": t.stop.value,
-        "turns": t.turns,
-        "tokens": len(t),
-        "charges": len(t.charges),
-        "charged": float(sum(charge.amount for charge in t.charges)),
-        "scales": scales,
+def _render(title: str, chosen: _Chosen, functions: Sequence[str], metrics: Sequence[Mapping[str, Any]]) -> str:
+    run = {
+        "title": title,
+        "notice": chosen.notice,
+        "live": False,
+        "metrics": list(metrics),
+        "functions": list(dict.fromkeys(functions)),
     }
+    return bundle(title, run, in_base64(listing_block(chosen.rows)), chosen.packed)

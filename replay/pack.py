@@ -1,54 +1,111 @@
-"""The packed form of an episode inside a page: a JSON header, then typed columns, deflated, in base64.
+"""Blocks: the form in which data reaches the page, a JSON header and typed columns, deflated (zlib).
 
 Layout before deflating: uint32 length of the header (little-endian), the header in UTF-8, then each column at a
 multiple of 8 bytes from the start of the columns. The header's `columns` names them: [name, dtype, byte offset, count].
-The header is the episode's record of `episodes.jsonl`. `page/data.js` reads it.
+A page that is one file holds blocks in base64; a server sends the same bytes. `page/blocks.js` reads them.
 """
 
 import base64
 import json
 import struct
 import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from accredit.credit.ledger import Credit
 from accredit.credit.traces import StoredEpisode
 from accredit.credit.traces.schema import to_record
 
-__all__ = ["pack", "unpack"]
+__all__ = ["Columns", "Shown", "block", "credits_of", "episode_block", "in_base64", "read_block"]
 
+Columns = dict[str, np.ndarray]
 _ALIGN = 8
+_LEVEL = 9
 
 
-def pack(episode: StoredEpisode) -> str:
-    """Return the episode as base64 text."""
-    t = episode.trajectory
-    lengths_T = np.array([len(token) for token in episode.token_bytes], dtype="<u4")
-    columns: dict[str, np.ndarray] = {
+@dataclass(frozen=True, slots=True, eq=False)
+class Shown:
+    """One episode as a page shows it: what was stored, and what was worked out for the view.
+
+    Attributes:
+        episode: as stored.
+        scales: overlay name -> what the strongest colour stands for, over the whole group (`overlays.group_scales`).
+        others: the credit of further credit functions by their label; the stored credit has the label "".
+        signals: further columns by name, float64 [T], NaN where there is none: `trainer_logprob` and `entropy` in nats.
+        reencoded: decision spans checked and those whose text encodes to other ids; None = not checked.
+
+    """
+
+    episode: StoredEpisode
+    scales: Mapping[str, float] = field(default_factory=dict)
+    others: Mapping[str, Credit] = field(default_factory=dict)
+    signals: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    reencoded: Mapping[str, Any] | None = None
+
+
+def credits_of(shown: Shown) -> Iterator[tuple[str, Credit]]:
+    """Yield (prefix of its overlays' names, credit) of each credit function: "" for the stored, "rloo/" and so on."""
+    if shown.episode.credit is not None:
+        yield "", shown.episode.credit
+    for label, credit in shown.others.items():
+        yield f"{label}/", credit
+
+
+def episode_block(shown: Shown) -> bytes:
+    """Return an episode as a block.
+
+    The header is its record of `episodes.jsonl` with `scales`, `functions` (a list of `label`, `credit_terms`,
+    `advantage_terms`, and `sums`, the exact sums of both), `signals` and `reencoded`. Columns: `token_id` i4,
+    `byte_length` u4, `bytes` u1, `logprob` f4, a ledger term each (`credit:outcome`, `rloo/credit:outcome`) f4, and
+    the signals f4.
+    """
+    t = shown.episode.trajectory
+    columns: Columns = {
         "token_id": t.token_ids.astype("<i4"),
-        "byte_length": lengths_T,
-        "bytes": np.frombuffer(b"".join(episode.token_bytes), dtype="u1"),
+        "byte_length": np.array([len(token) for token in shown.episode.token_bytes], dtype="<u4"),
+        "bytes": np.frombuffer(b"".join(shown.episode.token_bytes), dtype="u1"),
         "logprob": t.logprobs.astype("<f4"),
     }
-    if episode.credit is not None:
-        for quantity, ledger in (("credit", episode.credit.credit), ("advantage", episode.credit.advantage)):
+    functions: list[dict[str, Any]] = []
+    for prefix, credit in credits_of(shown):
+        about: dict[str, Any] = {"label": prefix[:-1], "sums": {}}
+        for quantity, ledger in (("credit", credit.credit), ("advantage", credit.advantage)):
+            about[f"{quantity}_terms"] = list(ledger.terms)
+            about["sums"][quantity] = float(ledger.total.sum())
             for name, term_T in ledger.terms.items():
-                columns[f"{quantity}:{name}"] = term_T.astype("<f4")
+                columns[f"{prefix}{quantity}:{name}"] = term_T.astype("<f4")
+        functions.append(about)
+    for name, signal_T in shown.signals.items():
+        columns[name] = np.asarray(signal_T).astype("<f4")
+    record = to_record(t, shown.episode.credit, shown.episode.step, shown.episode.split, "", 0)
+    extra = {
+        "scales": dict(shown.scales),
+        "functions": functions,
+        "signals": list(shown.signals),
+        "reencoded": None if shown.reencoded is None else dict(shown.reencoded),
+    }
+    return block({**record, **extra}, columns)
+
+
+def block(header: Mapping[str, Any], columns: Mapping[str, np.ndarray]) -> bytes:
+    """Return a header and its columns as one block."""
     listed: list[tuple[str, str, int, int]] = []
     body = bytearray()
     for name, column in columns.items():
         listed.append((name, column.dtype.str.lstrip("<|"), len(body), column.size))
         body += column.tobytes()
         body += bytes(-len(body) % _ALIGN)
-    record = to_record(t, episode.credit, episode.step, episode.split, "", 0)
-    header = json.dumps({**record, "columns": listed}, separators=(",", ":")).encode()
-    return base64.b64encode(zlib.compress(struct.pack("<I", len(header)) + header + body, 9)).decode("ascii")
+    head = json.dumps({**header, "columns": listed}, separators=(",", ":")).encode()
+    return zlib.compress(struct.pack("<I", len(head)) + head + body, _LEVEL)
 
 
-def unpack(text: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return the header and the columns of a packed episode: the inverse of `pack`, for tests and other readers."""
-    raw = zlib.decompress(base64.b64decode(text))
+def read_block(raw: bytes) -> tuple[dict[str, Any], Columns]:
+    """Return the header and the columns of a block: the inverse of `block`, for tests and other readers."""
+    raw = zlib.decompress(raw)
     (size,) = struct.unpack_from("<I", raw)
     header = json.loads(raw[4 : 4 + size])
     body = raw[4 + size :]
@@ -57,3 +114,8 @@ def unpack(text: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         for name, dtype, offset, count in header["columns"]
     }
     return header, columns
+
+
+def in_base64(raw: bytes) -> str:
+    """Return a block as text for an HTML file."""
+    return base64.b64encode(raw).decode("ascii")

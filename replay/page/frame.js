@@ -58,7 +58,7 @@ export function renderOverlays(episode, chosen) {
 }
 
 export function renderLegend(episode, name) {
-  const legend = legendOf(episode, name);
+  const legend = legendOf(episode, name, 0);
   const swatches = legend.swatches.map(({ bucket, text }) => el("span", { class: `swatch ${bucket}` },
     el("span", { class: `sample h-${bucket}`, "aria-hidden": "true" }, "ab"), text ? el("span", null, text) : null));
   document.getElementById("legend").replaceChildren(el("b", null, legend.title), el("span", { class: "swatches" }, ...swatches), el("span", { class: "about" }, legend.unit));

@@ -44,10 +44,10 @@ export function renderLedger(panel, episode, token, pinned) {
 }
 
 function sumTable(episode, quantity, token) {
-  const terms = episode.ledgers[quantity];
+  const terms = episode.terms(quantity);
   if (!terms) return quantity === "credit" ? el("p", { class: "about" }, "No credit was stored with this episode.") : null;
   const rows = terms.map(({ name, values }) => row(name, values[token], ""));
-  return el("table", { class: "sum", "data-quantity": quantity }, el("tbody", null, ...rows), el("tfoot", null, row(quantity, episode.total(quantity)[token], "total")));
+  return el("table", { class: "sum", "data-quantity": quantity }, el("tbody", null, ...rows), el("tfoot", null, row(quantity, episode.signal(quantity)[token], "total")));
 }
 
 function row(name, value, kind) {

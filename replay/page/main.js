@@ -1,13 +1,15 @@
 // The page: one episode at a time, its overlay, the token looked at, the keys, and the address that holds them.
 
-import { readEpisode, readRun, startOf, tokenAt } from "./data.js";
+import { openSource } from "./data.js";
+import { startOf, tokenAt } from "./episode.js";
 import { renderHeading, renderHelp, renderLegend, renderList, renderNotice, renderOverlays } from "./frame.js";
 import { renderLedger } from "./ledger.js";
 import { buildMessages } from "./messages.js";
-import { bucketer, jumpSignal, overlaysOf } from "./overlay.js";
+import { bucketer, jumpName, overlaysOf } from "./overlay.js";
 import { Painter, liveRange, offsetAt } from "./paint.js";
 
-const run = readRun();
+const source = await openSource();
+const run = { ...source.run, episodes: Array.from({ length: source.listing.rows }, (_, row) => source.listing.entry(row)) };
 const main = document.getElementById("messages");
 const panel = document.getElementById("ledger");
 const select = document.getElementById("overlay");
@@ -17,7 +19,7 @@ const state = { index: -1, episode: null, built: null, overlay: null, token: nul
 
 async function open(index, token = null) {
   const entry = run.episodes[index];
-  const episode = await readEpisode(index, entry);
+  const episode = await source.episode(index);
   painter.reset();
   Object.assign(state, { index, episode, token: null, message: -1, call: -1 });
   const names = overlaysOf(episode).map((overlay) => overlay.name);
@@ -97,7 +99,7 @@ function stepMessage(by) {
 
 // Jumps to the next stretch of decision tokens of one value that is not 0.
 function stepCredited(by) {
-  const values = jumpSignal(state.episode, state.overlay);
+  const values = state.episode.signal(jumpName(state.overlay));
   if (!values) return;
   const { spans, length } = state.episode;
   const credited = (t) => t >= 0 && t < length && values[t] !== 0 && state.episode.spanOf(t).trained;

@@ -1,6 +1,6 @@
 // Builds the messages of an episode: a block a span, with its rail, its text and its calls.
 
-import { isFailed, startOf } from "./data.js";
+import { isFailed, startOf } from "./episode.js";
 import { count, el, plain, seconds, signed } from "./dom.js";
 
 const SOFT_CHARACTERS = 2000; // a chunk ends at the next line end after this many

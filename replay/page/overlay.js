@@ -1,81 +1,105 @@
 // What the colours mean: which overlays an episode has, and the bucket of a value.
 //
-// Signed overlays have four buckets a sign and one for exactly 0; log-probability has four of one hue. A bucket is the
-// name of a highlight in style.css, null draws nothing.
+// Signed overlays have four buckets a sign and one for exactly 0; log-probability and entropy have four of one hue. A
+// bucket is the name of a highlight in style.css, null draws nothing.
 
-import { split } from "./data.js";
+import { partsOf } from "./episode.js";
 
 export const LEVELS = 4;
-export const HIGHLIGHTS = ["zero", "trained", "special"];
+export const HIGHLIGHTS = ["zero", "trained", "special", "even"];
 for (let level = 1; level <= LEVELS; level++) HIGHLIGHTS.push(`pos-${level}`, `neg-${level}`, `low-${level}`);
 
-const LOGPROB_SCALE = 4; // nats at which the strongest colour begins its last quarter
+const NATS = 4; // log-probability at which the strongest colour begins its last quarter
+const STEPS = 2; // presses of `[` or `]` that halve or double a scale
 
 export function overlaysOf(episode) {
-  const found = [];
-  for (const quantity of ["credit", "advantage"]) {
-    const terms = episode.ledgers[quantity];
-    if (!terms) continue;
-    found.push({ name: quantity, label: quantity, group: "Totals" });
-    for (const { name } of terms) found.push({ name: `${quantity}:${name}`, label: name, group: `Terms of ${quantity}` });
+  const totals = [], terms = [];
+  for (const { label } of episode.header.functions) {
+    for (const quantity of ["credit", "advantage"]) {
+      const prefix = label ? `${label}/` : "";
+      const name = prefix + quantity;
+      totals.push({ name, label: label ? `${quantity} · ${label}` : quantity, group: "Totals" });
+      const group = `Terms of ${quantity}${label ? ` · ${label}` : ""}`;
+      for (const term of episode.terms(quantity, label)) terms.push({ name: `${name}:${term.name}`, label: term.name, group });
+    }
   }
-  found.push({ name: "logprob", label: "log-probability", group: "Policy" }, { name: "mask", label: "mask", group: "Policy" });
-  found.sort((a, b) => Number(b.group === "Totals") - Number(a.group === "Totals"));
-  return found;
+  const policy = [{ name: "logprob", label: "log-probability" }];
+  if (episode.columns.has("trainer_logprob")) policy.push({ name: "gap", label: "trainer − sampler" });
+  if (episode.columns.has("entropy")) policy.push({ name: "entropy", label: "entropy" });
+  policy.push({ name: "mask", label: "mask" });
+  return [...totals, ...terms, ...policy.map((overlay) => ({ ...overlay, group: "Policy" }))];
 }
 
-// Returns token -> bucket.
-export function bucketer(episode, name) {
+// What the strongest colour of an overlay stands for, `presses` of `[` (< 0) or `]` (> 0) away from its own scale.
+export function scaleOf(episode, name, presses = 0) {
+  const own = name === "logprob" ? NATS : (episode.header.scales[name] ?? 1);
+  return own * 2 ** (presses / STEPS);
+}
+
+// The level of a value, 0 for one that is 0 or far below the scale's first quarter in a one-hued overlay.
+export function levelOf(value, scale) {
+  return Math.min(LEVELS, Math.ceil((Math.abs(value) / scale) * LEVELS - 1e-6)) || 1;
+}
+
+export function isSigned(name) {
+  return name === "gap" || partsOf(name).quantity === "credit" || partsOf(name).quantity === "advantage";
+}
+
+// Returns (token, span) -> bucket.
+export function bucketer(episode, name, scale = scaleOf(episode, name)) {
   if (name === "mask") return (token, span) => (span.trained ? "trained" : null);
   const values = episode.signal(name);
   if (!values) return () => null;
-  if (name === "logprob") {
+  if (!isSigned(name)) {
     return (token, span) => {
-      if (!span.trained) return null;
-      const level = Math.min(LEVELS, Math.floor((-values[token] / LOGPROB_SCALE) * LEVELS));
+      if (!span.trained || Number.isNaN(values[token])) return null;
+      const level = Math.min(LEVELS, Math.floor((Math.abs(values[token]) / scale) * LEVELS));
       return level < 1 ? null : `low-${level}`;
     };
   }
-  const scale = scaleOf(episode, name);
   return (token, span) => {
     const value = values[token];
-    if (value === 0) return span.trained ? "zero" : null;
-    const level = Math.min(LEVELS, Math.ceil((Math.abs(value) / scale) * LEVELS - 1e-6)) || 1;
-    return `${value > 0 ? "pos" : "neg"}-${level}`;
+    if (value === 0 || Number.isNaN(value)) return span.trained && value === 0 ? "zero" : null;
+    return `${value > 0 ? "pos" : "neg"}-${levelOf(value, scale)}`;
   };
 }
 
-export function scaleOf(episode, name) {
-  return episode.entry.scales[name] ?? 1;
+// The name of the values between which `n` and `p` jump: the overlay's own, or the credit where it has no sign.
+export function jumpName(name) {
+  return isSigned(name) && name !== "gap" ? name : "credit";
 }
 
-// The values between which `n` and `p` jump: the overlay's own, or the credit where it has no sign.
-export function jumpSignal(episode, name) {
-  return episode.signal(name === "logprob" || name === "mask" ? "credit" : name);
+export function titleOf(name) {
+  const { label, quantity, term } = partsOf(name);
+  const plainName = { logprob: "log-probability", gap: "log-probability, trainer − sampler" }[quantity] ?? quantity;
+  return [term === null ? plainName : `${quantity}, term ${term}`, label].filter(Boolean).join(" · ");
 }
 
-export function legendOf(episode, name) {
+export function unitOf(name) {
+  return ["logprob", "gap", "entropy"].includes(name) ? "nats" : name === "mask" ? "" : "reward";
+}
+
+export function legendOf(episode, name, presses) {
   if (name === "mask") {
     return { title: "mask", unit: "", swatches: [{ bucket: "trained", text: "trained" }, { bucket: "masked", text: "masked: no gradient" }] };
   }
-  if (name === "logprob") {
-    const step = LOGPROB_SCALE / LEVELS;
-    const swatches = [{ bucket: "plain", text: `above −${step}` }];
-    for (let level = 1; level <= LEVELS; level++) swatches.push({ bucket: `low-${level}`, text: `−${level * step}` });
-    swatches.at(-1).text += " and below";
-    return { title: "log-probability", unit: "nats", swatches: [...swatches, { bucket: "masked", text: "masked" }] };
-  }
-  const scale = scaleOf(episode, name);
+  const scale = scaleOf(episode, name, presses);
   const swatches = [];
+  if (!isSigned(name)) {
+    const sign = name === "logprob" ? "−" : "";
+    swatches.push({ bucket: "plain", text: `${name === "logprob" ? "above" : "below"} ${sign}${short(scale / LEVELS)}` });
+    for (let level = 1; level <= LEVELS; level++) swatches.push({ bucket: `low-${level}`, text: `${sign}${short((level * scale) / LEVELS)}` });
+    swatches.at(-1).text += name === "logprob" ? " and below" : " and above";
+    return { title: titleOf(name), unit: "nats", swatches: [...swatches, { bucket: "masked", text: "masked" }] };
+  }
   for (let level = LEVELS; level >= 1; level--) swatches.push({ bucket: `neg-${level}`, text: level === LEVELS ? `−${short(scale)}` : "" });
   swatches.push({ bucket: "zero", text: "0" });
   for (let level = 1; level <= LEVELS; level++) swatches.push({ bucket: `pos-${level}`, text: level === LEVELS ? `+${short(scale)}` : "" });
-  const [quantity, term] = split(name);
-  const title = term === null ? quantity : `${quantity}, term ${term}`;
-  const shared = episode.entry.group ? "one scale for the group" : "scale of this episode";
-  return { title, unit: `in reward, ${shared}`, swatches: [...swatches, { bucket: "masked", text: "masked" }] };
+  const shared = episode.header.group ? "one scale for the group (99th percentile" : "scale of this episode (99th percentile";
+  const factor = presses ? ` × ${short(2 ** (presses / STEPS))})` : ")";
+  return { title: titleOf(name), unit: `in ${unitOf(name)}, ${shared}${factor}`, swatches: [...swatches, { bucket: "masked", text: "masked" }] };
 }
 
-function short(value) {
-  return value >= 0.001 && value < 1000 ? String(Number(value.toPrecision(2))) : value.toExponential(1);
+export function short(value) {
+  return value === 0 || (Math.abs(value) >= 0.001 && Math.abs(value) < 1000) ? String(Number(value.toPrecision(2))) : value.toExponential(1);
 }

@@ -3,7 +3,7 @@
 // A chunk is one block of text with one text node. Only chunks near the window are painted; the rest is painted as it
 // comes near. Without CSS highlights a chunk near the window is filled with one span a run instead.
 
-import { startOf } from "./data.js";
+import { startOf } from "./episode.js";
 import { HIGHLIGHTS } from "./overlay.js";
 
 const MARKS = ["hover", "caret", "range"];

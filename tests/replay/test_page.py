@@ -169,7 +169,7 @@ def test_keys_move_between_messages_spans_failed_calls_and_episodes(opened: Open
     assert page.evaluate(focused) == "decision, turn 0"
 
     def token() -> int:
-        return int(page.url.split("token=")[1].split("&")[0])
+        return int(page.evaluate("new URLSearchParams(location.hash.slice(1)).get('token')"))
 
     page.keyboard.press("n")
     start = token()
@@ -276,7 +276,7 @@ def test_hostile_text_is_shown_as_text_and_nothing_runs(opened: Opened, tmp_path
     page.keyboard.press("G")
     assert page.evaluate("window.pwned") is None
     assert page.locator("img, iframe, object, embed, link").count() == 0
-    assert page.locator("style").count() == 1 and page.locator("script").count() == 4
+    assert page.locator("style").count() == 1 and page.locator("script").count() == 5
     assert "shown: the first 20,000 of 1,000,1" in page.locator(".call.failed .answer").inner_text()
     assert HOSTILE[0] in page.locator(".call.failed .charge").inner_text()
     assert page.locator(".warning").count() >= 2
@@ -354,4 +354,4 @@ def test_a_hundred_thousand_tokens_open(opened: Opened, tmp_path: Path) -> None:
 def test_the_run_block_is_plain_json(shop: Path) -> None:
     text = shop.read_text(encoding="utf-8")
     block = text.split('id="run">')[1].split("</script>")[0]
-    assert set(json.loads(block)) == {"title", "notice", "episodes"}
+    assert set(json.loads(block)) == {"title", "notice", "live", "metrics", "functions"}
