@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .branch import Branch, fork_pairs, live_branches
     from .human import HumanPolicy
-    from .models import LoadedModel, ModelError, load_model, save_model
+    from .models import LoadedModel, ModelError, load_model, load_tokenizer, save_model
+    from .openai import OpenAIPolicy
     from .policy import Decision, EngineError, Policy, Request, TrainedPolicy
     from .replaying import Parting, Replay, ReplayError, replay
     from .rollout import Episode, Limits, live, rollout_episodes, seeds_of
@@ -25,6 +26,7 @@ __all__ = [
     "Limits",
     "LoadedModel",
     "ModelError",
+    "OpenAIPolicy",
     "ParityError",
     "Parting",
     "Policy",
@@ -40,6 +42,7 @@ __all__ = [
     "live",
     "live_branches",
     "load_model",
+    "load_tokenizer",
     "replay",
     "rollout_episodes",
     "save_model",
@@ -49,7 +52,8 @@ __all__ = [
 _HOMES = {
     "branch": ("Branch", "fork_pairs", "live_branches"),
     "human": ("HumanPolicy",),
-    "models": ("LoadedModel", "ModelError", "load_model", "save_model"),
+    "models": ("LoadedModel", "ModelError", "load_model", "load_tokenizer", "save_model"),
+    "openai": ("OpenAIPolicy",),
     "policy": ("Decision", "EngineError", "Policy", "Request", "TrainedPolicy"),
     "replaying": ("Parting", "Replay", "ReplayError", "replay"),
     "rollout": ("Episode", "Limits", "live", "rollout_episodes", "seeds_of"),

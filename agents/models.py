@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from accredit.envs.rendering import Renderer
 from accredit.sandboxes.errors import AccreditError
 
-__all__ = ["LoadedModel", "ModelError", "base_policy_folder", "load_model", "locate", "save_model"]
+__all__ = ["LoadedModel", "ModelError", "base_policy_folder", "load_model", "load_tokenizer", "locate", "save_model"]
 
 
 class ModelError(AccreditError, RuntimeError):
@@ -45,11 +45,9 @@ def load_model(
     import torch
     import transformers
 
-    from accredit.envs.chatml import ChatMLRenderer
-
+    _, tokenizer, renderer = load_tokenizer(path, tools_format)
     folder, options = locate(path)
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True, **options)
         if options:
             options["quantization_config"] = transformers.GgufConfig(dequantize=True)
         model = transformers.AutoModelForCausalLM.from_pretrained(
@@ -59,10 +57,29 @@ def load_model(
         raise ModelError(f"cannot load a model from {folder}: {error}") from error
     if getattr(model.config, "quantization_config", None) is not None:
         del model.config.quantization_config
+    return LoadedModel(model.to(_device(device)), tokenizer, renderer)
+
+
+def load_tokenizer(path: str = "base", tools_format: str = "auto") -> LoadedModel:
+    """Load what `load_model` loads, without the weights: the model is None.
+
+    Raises:
+        ModelError: nothing to load there, or what is missing to load it.
+
+    """
+    import transformers
+
+    from accredit.envs.chatml import ChatMLRenderer
+
+    folder, options = locate(path)
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), local_files_only=True, **options)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"cannot load a tokenizer from {folder}: {error}") from error
     if tools_format == "auto":
         tools_format = "signature" if path == "base" or (folder / "accredit.json").exists() else "json"
     renderer = ChatMLRenderer(tokenizer, tools_format=tools_format)
-    return LoadedModel(model.to(_device(device)), tokenizer, renderer)
+    return LoadedModel(None, tokenizer, renderer)
 
 
 def save_model(loaded: LoadedModel, folder: Path) -> None:

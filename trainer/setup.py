@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from accredit.agents.models import LoadedModel, load_model
+from accredit.agents.models import LoadedModel, load_model, load_tokenizer
 from accredit.agents.policy import Policy, TrainedPolicy
 from accredit.agents.rollout import Episode, Limits, live, seeds_of
 from accredit.agents.transformers import TransformersPolicy
@@ -31,18 +31,20 @@ class Bench(NamedTuple):
     options: dict[str, Any]
 
 
-def prepare(config: TrainConfig | SFTConfig) -> Bench:
-    """Load what the configuration names; a name that cannot be made fails here, before anything is lived."""
+def prepare(config: TrainConfig | SFTConfig, weights: bool = True) -> Bench:
+    """Load what the configuration names; a name that cannot be made fails here, before anything is lived.
+
+    Without `weights` the model is None: somebody else holds it, and only its tokenizer is needed.
+    """
     make_env = partial(load_env, config.env)
     make_env().close()
     torch.manual_seed(config.seed)
-    loaded = load_model(
-        config.model.path,
-        dtype=config.model.dtype,
-        device=config.model.device,
-        tools_format=config.model.tools_format,
-    )
-    if config.optimizer.gradient_checkpointing:
+    wanted = config.model
+    if weights:
+        loaded = load_model(wanted.path, dtype=wanted.dtype, device=wanted.device, tools_format=wanted.tools_format)
+    else:
+        loaded = load_tokenizer(wanted.path, wanted.tools_format)
+    if weights and config.optimizer.gradient_checkpointing:
         loaded.model.gradient_checkpointing_enable({"use_reentrant": False})
     rollout = config.rollout
     limits = Limits(rollout.decision_tokens, rollout.episode_tokens, rollout.turns, None, rollout.seconds)

@@ -19,13 +19,18 @@ def command(
     temperature: Annotated[float, typer.Option(help="Of the sampling; 0 is greedy.", min=0)] = 1.0,
     decision_tokens: Annotated[int, typer.Option(help="Most tokens a turn.", min=1)] = 64,
     episode_tokens: Annotated[int, typer.Option(help="Most tokens an episode.", min=16)] = 1024,
+    engine: Annotated[str, typer.Option(help="What samples: transformers, or vllm.")] = "transformers",
+    server: Annotated[
+        str | None,
+        typer.Option(help="Address of an OpenAI-compatible server that samples; MODEL then names the tokenizer."),
+    ] = None,
+    served: Annotated[str | None, typer.Option(help="The model's name there.", show_default="its first")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
 ) -> None:
     """Evaluate a model on the held-out tasks, the same ones that training evaluates on."""
-    from accredit.agents.transformers import TransformersPolicy
     from accredit.trainer.checkpoint import latest
     from accredit.trainer.config import SFTConfig, load_config
-    from accredit.trainer.setup import held_out, prepare
+    from accredit.trainer.setup import held_out, make_engine, prepare
 
     found = latest(Path(model) / "checkpoints")
     options: dict[str, Any] = {"level": level} if level else {}
@@ -38,11 +43,20 @@ def command(
             f"model.path={json.dumps(str(found or model))}",
             f"rollout.decision_tokens={decision_tokens}",
             f"rollout.episode_tokens={episode_tokens}",
+            f"rollout.engine={json.dumps(engine)}",
         ],
     )
-    bench = prepare(config)
-    policy = TransformersPolicy(bench.loaded.model)
-    evaluation, _ = held_out(bench, policy, config, episodes, temperature, "eval")
+    bench = prepare(config, weights=server is None)
+    if server is None:
+        policy = make_engine(config, bench.loaded.model)
+    else:
+        from accredit.agents.openai import OpenAIPolicy
+
+        policy = OpenAIPolicy(server, bench.loaded.renderer, served)
+    try:
+        evaluation, _ = held_out(bench, policy, config, episodes, temperature, "eval")
+    finally:
+        policy.close()
     if as_json:
         print(json.dumps({"model": str(found or model), "env": env, **options, **evaluation._asdict()}))
     else:
