@@ -83,8 +83,8 @@ class TraceReader:
         Args:
             step: this step only.
             split: this split only (`train`, `heldout`).
-            where: a filter such as `reward < 0 and tool:python` (`accredit.credit.traces.where` has the words). It
-                is settled from the index where that is enough, and reads tokens only to ask for credit.
+            where: a filter such as `reward < 0 and tool:python` (`accredit.credit.traces.where` has the words),
+                answered from the index wherever that says enough.
 
         Raises:
             TraceError: the filter cannot be read (at once, before the first episode), or files are broken.
@@ -102,28 +102,21 @@ class TraceReader:
         )
 
     def _fits(self, row: IndexRow, conditions: Sequence[Condition]) -> bool:
-        """Whether all conditions hold; those that cost least are asked first."""
-        by_place = {place: [c for c in conditions if c.place == place] for place in ("index", "record", "tokens")}
-        if not all(condition.of_index(row) for condition in by_place["index"]):
-            return False
-        if by_place["record"]:
-            record = self._record(row)
-            if not all(condition.of_record(record) for condition in by_place["record"]):
-                return False
-        if not by_place["tokens"]:
+        """Whether all conditions hold; the episode is read only where its index row does not say."""
+        told = [condition.of_index(row) for condition in conditions]
+        if all(told):
             return True
-        episode = self.load(row)
-        if episode.credit is None:
+        if False in told:
             return False
-        decided_T = episode.trajectory.credit_mask
-        totals = {"credit": episode.credit.credit.total, "advantage": episode.credit.advantage.total}
-        return all(condition.of_tokens(totals[condition.field][decided_T]) for condition in by_place["tokens"])
+        episode = self.load(row)
+        return all(
+            condition.of_episode(episode.trajectory, episode.credit)
+            for condition, known in zip(conditions, told, strict=True)
+            if known is None
+        )
 
     def load(self, row: IndexRow) -> StoredEpisode:
         """Read the episode of an index row."""
-        return self._episode(self._record(row))
-
-    def _record(self, row: IndexRow) -> dict[str, Any]:
         path = self.folder / "episodes.jsonl"
         with path.open("rb") as file:
             file.seek(row.offset)
@@ -140,9 +133,6 @@ class TraceReader:
                 f"{path} holds episode '{record.get('episode_id')}' of step {record.get('step')} at byte {row.offset}, "
                 f"the index says '{row.episode_id}' of step {row.step}: delete index.jsonl and read again"
             )
-        return record
-
-    def _episode(self, record: dict[str, Any]) -> StoredEpisode:
         columns = read_rows(self.folder / record["tokens"]["file"], record["tokens"]["first_row"], record)
         trajectory = from_record(record, columns.token_ids_T, columns.logprobs_T)
         return StoredEpisode(trajectory, columns.credit, columns.token_bytes, record["step"], record["split"])

@@ -6,7 +6,7 @@ version can add some; a newer major version is refused.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,11 @@ from accredit.credit.ledger import Credit
 from accredit.credit.spans import Span, SpanKind
 from accredit.credit.trajectory import Segment, StopReason, Trajectory
 
+from .summary import Summary, summary_of
+
 __all__ = ["SCHEMA_VERSION", "IndexRow", "check_version", "from_record", "to_record"]
 
-SCHEMA_VERSION = "1.1"  # 1.1 added options
+SCHEMA_VERSION = "1.2"  # 1.1 added options, 1.2 the summary
 _FLOAT = "$float"  # tags a number that JSON cannot hold: a model may well write {"qty": NaN}, or the tag itself
 
 
@@ -46,6 +48,8 @@ class IndexRow:
     first_row: int
     offset: int
     length: int
+    summary: Summary | None = None
+    """None where an older version wrote the line."""
 
     @classmethod
     def of_record(cls, record: Mapping[str, Any], offset: int, length: int) -> "IndexRow":
@@ -61,12 +65,19 @@ class IndexRow:
             first_row=record["tokens"]["first_row"],
             offset=offset,
             length=length,
+            summary=_summary(record),
         )
 
     @classmethod
     def of_line(cls, line: Mapping[str, Any]) -> "IndexRow":
         """Build the row from a parsed line; unknown fields are ignored."""
-        return cls(**{field.name: line[field.name] for field in fields(cls)})
+        known = {field.name: line[field.name] for field in fields(cls) if field.name != "summary"}
+        return cls(**known, summary=_summary(line))
+
+
+def _summary(line: Mapping[str, Any]) -> Summary | None:
+    found = line.get("summary")
+    return None if found is None else Summary.of_json(found)
 
 
 def check_version(record: Mapping[str, Any], where: str) -> None:
@@ -111,6 +122,7 @@ def to_record(
         ],
         "turn_seconds": None if t.turn_seconds is None else t.turn_seconds.tolist(),
         "seconds": t.seconds,
+        "summary": asdict(summary_of(t, credit)),
         "credit_terms": None if credit is None else list(credit.credit.terms),
         "advantage_terms": None if credit is None else list(credit.advantage.terms),
         "tokens": {"file": file, "first_row": first_row, "rows": len(t)},

@@ -15,17 +15,19 @@ episodes: no other condition on their reward holds, since unscored is not 0.
 
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Never
 
 import numpy as np
 
-from accredit.credit.calls import CallStatus
 from accredit.credit.errors import TraceError
+from accredit.credit.ledger import Credit
+from accredit.credit.trajectory import Trajectory
 
 from .schema import IndexRow
+from .summary import Summary, summary_of
 
 __all__ = ["FIELDS", "Condition", "parse_where"]
 
@@ -56,29 +58,31 @@ class Condition:
     value: float | str | None
     negated: bool = False
 
-    @property
-    def place(self) -> str:
-        """Where the field is found: in the `index`, in the episode's `record`, or in its `tokens`."""
+    def of_index(self, row: IndexRow) -> bool | None:
+        """Whether it holds for an index row; None: the row does not say, read the episode."""
         if self.field in _IN_INDEX:
-            return "index"
-        return "tokens" if self.field in ("credit", "advantage") else "record"
+            return self._settled(getattr(row, _IN_INDEX[self.field]))
+        if row.summary is None or self.field == "advantage":
+            return None
+        if self.field != "credit":
+            return self._of_summary(row.summary)
+        if self.sign in ("=", "!="):
+            return None
+        return self._settled(row.summary.credit_low if "<" in self.sign else row.summary.credit_high)
 
-    def of_index(self, row: IndexRow) -> bool:
-        """Whether it holds for an index row; its place is `index`."""
-        return self._settled(getattr(row, _IN_INDEX[self.field]))
+    def of_episode(self, trajectory: Trajectory, credit: Credit | None) -> bool:
+        """Whether it holds for an episode, where its index row does not say."""
+        if self.field not in ("credit", "advantage"):
+            return self._of_summary(summary_of(trajectory, credit))
+        if credit is None:
+            return self.negated
+        total_T = (credit.credit if self.field == "credit" else credit.advantage).total
+        return bool(np.any(_COMPARE[self.sign](total_T[trajectory.credit_mask], self.value))) is not self.negated
 
-    def of_record(self, record: Mapping[str, Any]) -> bool:
-        """Whether it holds for a record of `episodes.jsonl`; its place is `record`."""
+    def _of_summary(self, summary: Summary) -> bool:
         if self.field == "charged":
-            return self._settled(sum(charge["amount"] for charge in record["charges"]))
-        if self.field == "tool":
-            return self._settled_by_any([call["name"] for call in record["calls"]])
-        failed = [call["status"] for call in record["calls"] if not CallStatus(call["status"]).ran]
-        return self._settled_by_any([*failed, *(charge["reason"] for charge in record["charges"])])
-
-    def of_tokens(self, signal_N: np.ndarray) -> bool:
-        """Whether it holds for the credit (or advantage) of the decision tokens; its place is `tokens`."""
-        return bool(np.any(_COMPARE[self.sign](signal_N, self.value))) is not self.negated
+            return self._settled(summary.charged)
+        return self._settled_by_any(summary.tools if self.field == "tool" else summary.errors)
 
     def _settled(self, found: Any) -> bool:
         if isinstance(self.value, str) and self.sign == ":":

@@ -1,6 +1,9 @@
 """The filter of stored episodes: every field answers from where it lies, and a bad filter says what and where."""
 
+import json
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -70,6 +73,18 @@ def found(reader: TraceReader, where: str) -> list[str]:
 def test_a_filter_finds(reader: TraceReader, where: str, names: list[str]) -> None:
     assert found(reader, where) == names
     assert [row.episode_id for row in reader.select(where=where)] == names
+
+
+def test_a_run_of_an_older_version_is_filtered_from_its_episodes(reader: TraceReader, tmp_path: Path) -> None:
+    for file in reader.folder.iterdir():
+        shutil.copy(file, tmp_path)
+    for name in ("index.jsonl", "episodes.jsonl"):  # version 1.1 had no summary
+        lines = [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
+        older = [{key: value for key, value in line.items() if key != "summary"} for line in lines]
+        (tmp_path / name).write_text("".join(json.dumps({**line, "schema_version": "1.1"}) + "\n" for line in older))
+    (tmp_path / "index.jsonl").unlink()  # as its offsets are of the longer lines
+    for where in ("tool:python", "not tool:python", "error:timeout", "charged>0.2", "credit<-0.5", "not credit<-0.5"):
+        assert found(TraceReader(tmp_path), where) == found(reader, where), where
 
 
 def test_step_and_split_narrow_before_the_filter(reader: TraceReader) -> None:

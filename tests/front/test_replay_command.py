@@ -1,3 +1,5 @@
+import base64
+import re
 from pathlib import Path
 
 import numpy as np
@@ -6,6 +8,7 @@ import pytest
 from accredit.cli import main
 from accredit.credit import Credit, Group, Ledger, Recorder, StopReason, Trajectory
 from accredit.credit.traces import TraceWriter
+from accredit.replay.pack import read_block
 
 
 def episode(name: str, outcome: float | None) -> Trajectory:
@@ -62,8 +65,10 @@ def test_export_writes_one_file_and_says_where(run: str, tmp_path: Path, capsys:
     out = tmp_path / "page.html"
     assert main(["replay", "export", run, "--out", str(out), "--split", "heldout"]) == 0
     assert str(out) in capsys.readouterr().out
-    page = out.read_text(encoding="utf-8")
-    assert "ep-2-a" in page and "ep-1-a" not in page
+    listing = re.search(r'id="listing">([^<]*)<', out.read_text(encoding="utf-8"))
+    assert listing is not None
+    _, columns = read_block(base64.b64decode(listing[1]))
+    assert columns["id"].tobytes() == b"ep-2-aep-2-b"
 
 
 def test_export_writes_beside_the_traces_unless_told(run: str) -> None:
