@@ -55,7 +55,7 @@ def credits_of(shown: Shown) -> Iterator[tuple[str, Credit]]:
         yield f"{label}/", credit
 
 
-def episode_block(shown: Shown) -> bytes:
+def episode_block(shown: Shown, level: int = _LEVEL) -> bytes:
     """Return an episode as a block.
 
     The header is its record of `episodes.jsonl` with `scales`, `functions` (a list of `label`, `credit_terms`,
@@ -88,11 +88,11 @@ def episode_block(shown: Shown) -> bytes:
         "signals": list(shown.signals),
         "reencoded": None if shown.reencoded is None else dict(shown.reencoded),
     }
-    return block({**record, **extra}, columns)
+    return block({**record, **extra}, columns, level)
 
 
-def block(header: Mapping[str, Any], columns: Mapping[str, np.ndarray]) -> bytes:
-    """Return a header and its columns as one block."""
+def block(header: Mapping[str, Any], columns: Mapping[str, np.ndarray], level: int = _LEVEL) -> bytes:
+    """Return a header and its columns as one block, deflated at zlib's `level`."""
     listed: list[tuple[str, str, int, int]] = []
     body = bytearray()
     for name, column in columns.items():
@@ -100,7 +100,7 @@ def block(header: Mapping[str, Any], columns: Mapping[str, np.ndarray]) -> bytes
         body += column.tobytes()
         body += bytes(-len(body) % _ALIGN)
     head = json.dumps({**header, "columns": listed}, separators=(",", ":")).encode()
-    return zlib.compress(struct.pack("<I", len(head)) + head + body, _LEVEL)
+    return zlib.compress(struct.pack("<I", len(head)) + head + body, level)
 
 
 def read_block(raw: bytes) -> tuple[dict[str, Any], Columns]:
