@@ -36,6 +36,7 @@ COMMANDS = (
     Entry("train", "accredit.commands.train", "Train an agent from a configuration file."),
     Entry("sft", "accredit.commands.sft", "Warm-start a model on the scripted expert's trajectories."),
     Entry("eval", "accredit.commands.eval", "Evaluate a model on held-out tasks, with confidence intervals."),
+    Entry("export", "accredit.commands.export", "Write a checkpoint as a Hugging Face model, or push it to the Hub."),
     Entry("envs", "accredit.commands.envs", "List the registered environments."),
     Entry("play", "accredit.commands.play", "Play an environment in the terminal, or watch its expert play."),
     Entry("check", "accredit.commands.check", "Check that an environment keeps its promises."),
@@ -74,7 +75,8 @@ def build_app(selected: str | None = None, *, every: bool = False) -> typer.Type
         if hasattr(module, "app"):
             app.add_typer(module.app, name=entry.name, short_help=entry.summary)
         else:
-            app.command(entry.name, short_help=entry.summary)(module.command)
+            settings = getattr(module, "CONTEXT_SETTINGS", None)
+            app.command(entry.name, short_help=entry.summary, context_settings=settings)(module.command)
     return app
 
 

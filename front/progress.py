@@ -2,6 +2,7 @@
 
 import sys
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -36,6 +37,7 @@ class RunProgress:
         self._steps: TaskID | None = None
         self._episodes: TaskID | None = None
         self._started = time.monotonic()
+        self._resumable: Path | None = None
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -45,9 +47,12 @@ class RunProgress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bar.stop()
+        if kind is KeyboardInterrupt and self._resumable is not None:
+            print(f"interrupted; go on with: accredit train {self._resumable} --resume", file=sys.stderr)
 
     def started(self, run: "RunDirectory", config: "TrainConfig | SFTConfig", first_step: int) -> None:
         """Say what begins."""
+        self._resumable = run.path if hasattr(config, "credit") else None
         goes = f"goes on after step {first_step}" if first_step else "begins"
         self._say(f"{run.path}: {goes} ({config.steps} steps on {config.env}, model {config.model.path})")
         self._steps = self._bar.add_task("steps", total=config.steps, completed=first_step)

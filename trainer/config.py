@@ -233,13 +233,16 @@ C = TypeVar("C", bound=_RunConfig)
 def load_config(kind: type[C], path: Path | str | None, overrides: Sequence[str] = ()) -> C:
     """Read `path` (YAML or TOML; None: nothing but overrides) and apply overrides of the form `a.b=value`.
 
-    Values of overrides are read as YAML, so `loss.kl=0.01`, `rollout.turns=null` and `env_options={level: hard}` work.
+    An environment's file (`env: grocer.py:Grocer`) is looked up from the working directory, then beside `path`. Values
+    of overrides are read as YAML, so `loss.kl=0.01`, `rollout.turns=null` and `env_options={level: hard}` work.
 
     Raises:
         ConfigError: the file cannot be read, or anything in it is wrong; all mistakes are listed.
 
     """
     data = _read(Path(path)) if path is not None else {}
+    if path is not None and isinstance(data.get("env"), str):
+        data["env"] = _beside(data["env"], Path(path))
     mistakes: list[str] = []
     for override in overrides:
         key, separator, text = override.partition("=")
@@ -273,6 +276,15 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ConfigError(f"{path} holds a {type(data).__name__}, expected keys and values")
     return data
+
+
+def _beside(env: str, config: Path) -> str:
+    """Return `env` with its file's whole path, where it names a file that lies beside the configuration only."""
+    place, colon, name = env.partition(":")
+    file = config.parent / place
+    if not place.endswith(".py") or Path(place).expanduser().exists() or not file.is_file():
+        return env
+    return f"{file.resolve()}{colon}{name}"
 
 
 def _set(data: dict[str, Any], keys: list[str], value: Any, mistakes: list[str]) -> None:

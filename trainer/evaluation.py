@@ -42,7 +42,7 @@ def evaluation_of(line: Mapping[str, Any]) -> Evaluation:
     return Evaluation._make(float("nan") if value is None else value for value in found)
 
 
-def wilson(successes: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
+def wilson(successes: float, trials: float, z: float = 1.959964) -> tuple[float, float]:
     """Return Wilson's score interval of a proportion (Wilson 1927); (0, 1) without trials."""
     if trials == 0:
         return 0.0, 1.0

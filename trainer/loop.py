@@ -177,12 +177,14 @@ class _Training:
         ]
         trajectories = self.live_through_outages(episodes)
         _check_some_scored(trajectories)
+        _check_some_decided(trajectories, config.rollout.episode_tokens)
         rollout_s = time.monotonic() - started
         size = config.rollout.group_size
         groups = [Group(tuple(trajectories[at : at + size])) for at in range(0, len(trajectories), size)]
         credits = self.price(groups, step)
         flat = [credit for group in credits for credit in group]
         metrics = step_metrics(trajectories, flat, groups)
+        metrics["rollout/undecided_share"] = sum(not t.decisions for t in trajectories) / len(trajectories)
         metrics["rollout/infrastructure_rate"] = self.faults / (len(trajectories) + self.faults - _lost(trajectories))
         metrics |= self.updater.update(
             trajectories,
@@ -312,6 +314,16 @@ def _check_some_scored(trajectories: Sequence[Trajectory]) -> None:
     if any(trajectory.reward is not None for trajectory in trajectories):
         return
     raise RunError(f"all {len(trajectories)} episodes of the step ended unscored{_first_error(trajectories)}")
+
+
+def _check_some_decided(trajectories: Sequence[Trajectory], most: int) -> None:
+    if any(trajectory.decisions for trajectory in trajectories):
+        return
+    raise RunError(
+        f"none of the {len(trajectories)} episodes of the step came to a decision: rollout.episode_tokens is {most}, "
+        f"and the shortest prompt has {min(len(trajectory) for trajectory in trajectories)} tokens. Raise "
+        "rollout.episode_tokens, or shorten the prompts"
+    )
 
 
 def _first_error(trajectories: Sequence[Trajectory]) -> str:

@@ -11,15 +11,26 @@ from accredit.agents.policy import Policy, TrainedPolicy
 from accredit.agents.rollout import Episode, Limits, live, seeds_of
 from accredit.agents.transformers import TransformersPolicy
 from accredit.credit import Trajectory
-from accredit.envs import ToolEnv, load_env
+from accredit.envs import EnvError, InfrastructureError, ToolEnv, load_env
+from accredit.sandboxes.errors import AccreditError
 
 from .config import OptimizerConfig, SFTConfig, TrainConfig
 from .evaluation import Evaluation, summarise
 from .master import MasterAdamW
 
-__all__ = ["Bench", "held_out", "learning_rate", "make_engine", "make_optimizer", "prepare"]
+__all__ = ["Bench", "TaskError", "check_tasks", "held_out", "learning_rate", "make_engine", "make_optimizer", "prepare"]
 
 _HELD_OUT = 7_919  # sets the seeds of evaluation apart from those of training, whatever the run's seed
+
+
+TRIES = 5
+"""Seeds with which a task is tried before a split counts as empty."""
+
+_SPLITS = {"train": "training", "heldout": "held-out"}
+
+
+class TaskError(AccreditError, ValueError):
+    """An environment gives no task of a split."""
 
 
 class Bench(NamedTuple):
@@ -37,7 +48,7 @@ def prepare(config: TrainConfig | SFTConfig, weights: bool = True) -> Bench:
     Without `weights` the model is None: somebody else holds it, and only its tokenizer is needed.
     """
     make_env = partial(load_env, config.env)
-    make_env().close()
+    check_tasks(make_env, config.env, config.env_options)
     torch.manual_seed(config.seed)
     wanted = config.model
     if weights:
@@ -49,6 +60,28 @@ def prepare(config: TrainConfig | SFTConfig, weights: bool = True) -> Bench:
     rollout = config.rollout
     limits = Limits(rollout.decision_tokens, rollout.episode_tokens, rollout.turns, None, rollout.seconds)
     return Bench(loaded, make_env, limits, dict(config.env_options))
+
+
+def check_tasks(make_env: Callable[[], ToolEnv], name: str, options: Mapping[str, Any]) -> None:
+    """Raise `TaskError` if a split has no task to begin: nothing could be learnt, or nothing evaluated.
+
+    A hook may fail by bad luck and a machine for a while, so a split is tried with a few seeds, and a machine's failure
+    is no finding.
+    """
+    env = make_env()
+    try:
+        for split in ("train", "heldout"):
+            for seed in range(TRIES):
+                try:
+                    env.reset(seed=seeds_of(_HELD_OUT, seed), options={**options, "split": split})
+                    break
+                except InfrastructureError:
+                    break
+                except EnvError as error:
+                    if seed == TRIES - 1:
+                        raise TaskError(f"{name} has no {_SPLITS[split]} task to begin: {error}") from error
+    finally:
+        env.close()
 
 
 def make_engine(config: TrainConfig | SFTConfig, model: Any) -> TrainedPolicy:

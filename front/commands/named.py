@@ -1,13 +1,15 @@
-"""Makes the environment that a command line names; a wrong name is a wrong command line."""
+"""Reads what a command line names: the environment, and settings; a wrong name is a wrong command line."""
 
 import os
 import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
 
 import typer
 
 from accredit.envs import EnvError, ToolEnv, load_env
 
-__all__ = ["ENV_HELP", "make_environment"]
+__all__ = ["ENV_HELP", "make_environment", "refuse_options"]
 
 ENV_HELP = "Environment: a registered name (see `accredit envs`), FILE.py:CLASS, or MODULE:CLASS."
 
@@ -25,3 +27,24 @@ def make_environment(reference: str) -> ToolEnv:
         return load_env(reference)
     except EnvError as error:
         raise typer.BadParameter(str(error), param_hint="ENV") from error
+
+
+def refuse_options(overrides: Sequence[str], options: Sequence[str]) -> None:
+    """Refuse words that look like options among `overrides`: settings are written KEY=VALUE.
+
+    Raises:
+        typer.BadParameter: says how the setting is written, or which of the command's `options` is near.
+
+    """
+    for place, word in enumerate(overrides):
+        if not word.startswith("-"):
+            continue
+        name, _, value = word.lstrip("-").partition("=")
+        near = get_close_matches(word, options, 1, 0.8)
+        if near:
+            raise typer.BadParameter(f"there is no option {word}, did you mean {near[0]}?")
+        after = overrides[place + 1] if place + 1 < len(overrides) else ""
+        value = value or (after if after and "=" not in after else "VALUE")
+        raise typer.BadParameter(
+            f"there is no option {word}; settings are written KEY=VALUE, no dashes: {name.replace('-', '_')}={value}"
+        )

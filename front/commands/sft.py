@@ -7,7 +7,11 @@ import typer
 
 from accredit.progress import RunProgress
 
-__all__ = ["command"]
+from .named import refuse_options
+
+__all__ = ["CONTEXT_SETTINGS", "command"]
+
+CONTEXT_SETTINGS = {"ignore_unknown_options": True}
 
 
 def command(
@@ -21,6 +25,7 @@ def command(
     ] = False,
 ) -> None:
     """Imitate the environment's expert on training tasks; writes runs/NAME with a checkpoint for `model.path`."""
+    refuse_options(overrides or [], ("--dry-run",))
     import yaml
 
     from accredit.trainer.config import SFTConfig, load_config

@@ -8,7 +8,11 @@ import typer
 from accredit.curve import draw, read_curve
 from accredit.progress import RunProgress
 
-__all__ = ["command"]
+from .named import refuse_options
+
+__all__ = ["CONTEXT_SETTINGS", "command"]
+
+CONTEXT_SETTINGS = {"ignore_unknown_options": True}
 
 
 def command(
@@ -25,6 +29,7 @@ def command(
     ] = False,
 ) -> None:
     """Train an agent with policy gradients on per-token credit; writes runs/NAME."""
+    refuse_options(overrides or [], ("--resume", "--dry-run"))
     import yaml
 
     from accredit.trainer.config import TrainConfig, load_config

@@ -1,0 +1,189 @@
+"""Runs that go wrong: each ends with a message that says what to do, or goes on with counted data."""
+
+import json
+import os
+import resource
+import subprocess
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from accredit.agents.models import LoadedModel, save_model
+from accredit.credit.traces import open_run
+from accredit.envs import tinytokenizers
+from accredit.trainer import checkpoint
+from accredit.trainer.checkpoint import CheckpointError
+from accredit.trainer.config import TrainConfig, load_config
+from accredit.trainer.loop import train
+from accredit.trainer.metrics import read_metrics
+from accredit.trainer.run import RunError
+from accredit.trainer.setup import TaskError
+
+
+class Silent:
+    def started(self, *_): ...
+    def lived(self, *_): ...
+    def stepped(self, *_): ...
+    def evaluated(self, *_): ...
+
+
+NOISY = (
+    "    def tasks(self, rng): return [Task(f'say {n}', answer=n) for n in range(10)]\n"
+    "    def reward(self): return (len(self.answer) * 37 % 11) / 10\n"
+)
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory, renderer, make_tiny_llama):
+    from transformers import PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("tiny")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=tinytokenizers.byte_level())
+    save_model(LoadedModel(make_tiny_llama(), tokenizer, renderer), folder)
+    return folder
+
+
+@pytest.fixture
+def configured(tmp_path, tiny_folder):
+    """Makes the configuration of a small run on an environment of the body given."""
+
+    def make(body=NOISY, **more):
+        source = tmp_path / f"env{abs(hash(body))}.py"
+        source.write_text(f"from accredit.envs import Task, ToolEnv, tool\nclass Env(ToolEnv):\n{body}")
+        wanted = {
+            "name": "a",
+            "runs_dir": str(tmp_path / "runs"),
+            "env": f"{source}:Env",
+            "model.path": str(tiny_folder),
+            "steps": 3,
+            "rollout.groups": 2,
+            "rollout.group_size": 4,
+            "rollout.decision_tokens": 8,
+            "rollout.episode_tokens": 1500,
+            "rollout.turns": 2,
+            "optimizer.lr": 0.01,
+            "evaluation.episodes": 3,
+            "evaluation.every": 0,
+            "save.every": 1,
+            "credit.check": False,
+            **more,
+        }
+        return load_config(TrainConfig, None, [f"{key}={json.dumps(value)}" for key, value in wanted.items()])
+
+    return make
+
+
+def weights_of(run):
+    return load_file(checkpoint.find(run.checkpoints, "last") / "model.safetensors")
+
+
+def test_a_policy_that_emits_garbage_is_data(configured):
+    """A random model over bytes: broken UTF-8, no calls, no answers."""
+    run = train(
+        configured("    def tasks(self, rng): return [Task('x')]\n    def reward(self): return 0.0\n"), Silent()
+    ).run
+    lines = [line for line in read_metrics(run.metrics) if "rollout/reward" in line]
+    assert [line["rollout/reward"] for line in lines] == [0.0] * 3
+    assert [line["rollout/unscored_share"] for line in lines] == [0.0] * 3
+
+
+def test_an_environment_that_raises_now_and_then_is_counted_and_the_run_goes_on(configured):
+    body = NOISY.replace(
+        "    def reward(self): return",
+        "    def reward(self):\n        if self.rng.random() < 0.1: raise KeyError('it fell over')\n        return",
+    )
+    run = train(configured(body, **{"rollout.group_size": 16}), Silent()).run
+    rows = [row for row in open_run(run.path).index() if row.split == "train"]
+    broken = [row for row in rows if row.stop == "environment_error"]
+    assert 0 < len(broken) < len(rows) / 3
+    assert all(row.reward is None for row in broken)
+    shares = [line["rollout/unscored_share"] for line in read_metrics(run.metrics) if "rollout/reward" in line]
+    assert np.mean(shares) == pytest.approx(len(broken) / len(rows))
+    assert "it fell over" in str(open_run(run.path).load(broken[0]).trajectory.error)
+
+
+def test_an_empty_dataset_is_refused_before_anything_is_lived(configured):
+    config = configured("    def tasks(self, rng): return []\n    def reward(self): return 0.0\n")
+    with pytest.raises(TaskError, match=r"has no training task to begin.*tasks\(\) is empty"):
+        train(config, Silent())
+
+
+def test_held_out_tasks_that_cannot_be_drawn_are_refused_before_anything_is_lived(configured):
+    config = configured(
+        "    def draw_task(self, rng):\n"
+        "        if self.split == 'heldout': raise RuntimeError('the test set is not mounted')\n"
+        "        return Task('x')\n"
+        "    own_splits = True\n"
+        "    def reward(self): return 0.0\n"
+    )
+    with pytest.raises(TaskError, match=r"has no held-out task to begin.*the test set is not mounted"):
+        train(config, Silent())
+
+
+def test_tasks_whose_prompts_leave_no_room_are_counted_and_a_step_of_nothing_else_ends_the_run(configured):
+    body = NOISY.replace("f'say {n}'", "f'say {n} ' * (200 if n % 2 else 1)")
+    run = train(configured(body, **{"rollout.episode_tokens": 300, "rollout.groups": 8}), Silent()).run
+    shares = [line["rollout/undecided_share"] for line in read_metrics(run.metrics) if "rollout/reward" in line]
+    assert all(0 <= share < 1 for share in shares)
+    assert max(shares) > 0
+    with pytest.raises(RunError, match=r"none of the 8 episodes .* came to a decision: rollout.episode_tokens is 16"):
+        train(configured(name="b", **{"rollout.episode_tokens": 16}), Silent())
+
+
+@contextmanager
+def largest_file(size):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize(("size", "kind"), [(3_000, RunError), (60_000, CheckpointError)])
+def test_a_disk_that_takes_no_more_ends_the_run_and_a_resume_ends_with_the_same_bits(configured, size, kind):
+    whole = train(configured(name="whole"), Silent()).run
+    with largest_file(size), pytest.raises(kind, match=r"(?s)cannot write.*MB are free.*--resume"):
+        train(configured(), Silent())
+    run = train(configured(), Silent(), resume=True).run
+    expected, found = weights_of(whole), weights_of(run)
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+def test_a_full_disk_is_told_and_nothing_that_was_written_is_lost(configured, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("this machine may not mount a tmpfs")
+    try:
+        config = configured(runs_dir=str(disk), **{"save.keep": 9, "steps": 12})
+        with pytest.raises((RunError, CheckpointError), match=r"(?s)No space left|writing file|free") as told:
+            train(config, Silent())
+        assert "--resume" in str(told.value)
+        subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
+        run = train(config, Silent(), resume=True).run
+        lines = [json.loads(line) for line in run.metrics.read_text().splitlines()]
+        assert sorted(line["step"] for line in lines if "rollout/reward" in line) == list(range(1, 13))
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=False)
+
+
+def test_a_run_directory_that_cannot_be_written_is_named(configured, tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    for place in (str(tmp_path / "file" / "runs"), "/proc/runs"):
+        with pytest.raises(RunError, match=r"cannot write to .*set runs_dir="):
+            train(configured(runs_dir=place), Silent())
+
+
+def test_a_tracker_that_fails_is_told_of_once_and_ends_nothing(tmp_path, caplog):
+    from accredit.trainer.trackers import Trackers
+
+    (tmp_path / "tensorboard").write_text("a file where a folder should be")
+    trackers = Trackers(tmp_path)
+    trackers.log(1, {"rollout/reward": 0.5})
+    trackers.close()
+    assert caplog.text.count("tracker tensorboard failed") == 1
