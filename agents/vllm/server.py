@@ -59,12 +59,18 @@ class ServerReplica:
                 f"{self.name} holds {served.get('max_model_len')} tokens, expected at least rollout.episode_tokens = "
                 f"{self._options.context_tokens}: start it with --max-model-len {self._options.context_tokens}"
             )
-        info = await self._ask("GET", "/server_info?config_format=json")
-        mode = info.get("vllm_config", {}).get("model_config", {}).get("logprobs_mode")
+        settings = (await self._ask("GET", "/server_info?config_format=json"))["vllm_config"]
+        mode = settings["model_config"]["logprobs_mode"]
         if mode != "raw_logprobs":
             raise EngineError(
                 f"{self.name} gives log-probabilities of mode '{mode}', which are not the policy's: start it with "
                 "--logprobs-mode raw_logprobs"
+            )
+        on_cpu = settings["device_config"]["device_type"] == "cpu"
+        if on_cpu and settings["scheduler_config"]["enable_chunked_prefill"]:
+            raise EngineError(
+                f"{self.name} runs on a CPU and prefills prompts in pieces, which ends vLLM at the first prompt with a "
+                "seed that it cuts: start it with --no-enable-chunked-prefill"
             )
 
     async def sample(self, asked: Asked) -> Sampled:

@@ -1,0 +1,32 @@
+"""Whole runs over the vLLM engine."""
+
+import json
+
+from accredit.cli import main
+from accredit.credit.traces import open_run
+from accredit.trainer.metrics import read_metrics
+
+
+def test_a_run_trains_over_vllm_and_records_the_version_of_every_turn(tmp_path, capsys):
+    more = {
+        "name": "v",
+        "runs_dir": str(tmp_path),
+        "steps": 2,
+        "rollout.engine": "vllm",
+        "rollout.groups": 2,
+        "rollout.group_size": 4,
+        "evaluation.episodes": 4,
+        "evaluation.every": 0,
+        "loss.kl": 0,
+    }
+    assert main(["train", "examples/shop.yaml", *(f"{key}={json.dumps(value)}" for key, value in more.items())]) == 0
+    assert "held out after" in capsys.readouterr().out
+    stepped = [line for line in read_metrics(tmp_path / "v" / "metrics.jsonl") if "engine/parity_gap_nats" in line]
+    assert [line["step"] for line in stepped] == [1, 2]
+    assert all(line["engine/parity_gap_nats"] < 1e-4 for line in stepped)  # float32
+    assert all(line["policy/sampler_gap_nats"] < 1e-4 for line in stepped)
+    run = open_run(tmp_path / "v" / "traces")
+    found = {}
+    for episode in run.episodes():
+        found.setdefault((episode.split, episode.step), set()).update(episode.policy_versions)
+    assert found == {("heldout", 0): {0}, ("train", 1): {0}, ("train", 2): {1}, ("heldout", 2): {2}}
