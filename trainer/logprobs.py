@@ -16,6 +16,15 @@ from .vocabulary import BLOCK, Scores, log_probabilities
 
 __all__ = ["HeadError", "score"]
 
+_ON_LOGITS = (
+    "final_logit_softcapping",
+    "logit_scale",
+    "logits_scaling",
+    "lm_head_multiplier",
+    "output_multiplier",
+)
+"""Settings by which configurations of `transformers` say that logits are changed after the head."""
+
 
 class HeadError(AccreditError, NotImplementedError):
     """The model does more to its logits than a linear head."""
@@ -50,9 +59,9 @@ def _head(model: Any) -> torch.nn.Linear:
     head, config = model.get_output_embeddings(), model.config.get_text_config()
     if not isinstance(head, torch.nn.Linear):
         raise HeadError(f"{type(model).__name__} has a {type(head).__name__} as its head, expected torch.nn.Linear")
-    for name, neutral in (("final_logit_softcapping", None), ("logit_scale", 1), ("logits_scaling", 1)):
+    for name in _ON_LOGITS:
         found = getattr(config, name, None)
-        if found not in (None, neutral):
+        if found is not None and (name == "final_logit_softcapping" or found != 1):
             raise HeadError(
                 f"{type(model).__name__} has {name}={found}: its logits are not head(hidden), and to take them for it "
                 "would miscompute every log-probability. Train a model without it"

@@ -63,3 +63,22 @@ def test_a_gradient_that_is_not_finite_steps_nothing_and_says_so(model, sampled_
     with pytest.raises(FloatingPointError, match="nothing was stepped"):
         updater.update(sampled_trajectories, huge, 1.0, 0)
     assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+
+
+def test_an_entropy_bonus_keeps_the_distribution_wider(model, sampled_trajectories):
+    _, free = spent(copy.deepcopy(model), sampled_trajectories, updates=30)
+    _, wide = spent(model, sampled_trajectories, {"entropy": 1.0}, updates=30)
+    assert free[0]["policy/full_entropy_nats"] == pytest.approx(wide[0]["policy/full_entropy_nats"])
+    assert wide[-1]["policy/full_entropy_nats"] > free[-1]["policy/full_entropy_nats"] + 0.1
+
+
+def test_what_rows_share_is_computed_once(model, sampled_trajectories):
+    _, (metrics,) = spent(model, sampled_trajectories, updates=1)
+    assert metrics["train/row_tokens"] == sum(len(row.token_ids_T) for row in rows_of_all(sampled_trajectories))
+    prompts = {tuple(t.token_ids[: t.decisions[0].start]) for t in sampled_trajectories}
+    assert len(prompts) == 2
+    assert metrics["train/forward_tokens"] < metrics["train/row_tokens"] - 5 * min(len(prompt) for prompt in prompts)
+
+
+def rows_of_all(trajectories):
+    return rows_of(trajectories, [t.credit_mask.astype(np.float64) for t in trajectories])
