@@ -129,8 +129,8 @@ def test_tasks_whose_prompts_leave_no_room_are_counted_and_a_step_of_nothing_els
     shares = [line["rollout/undecided_share"] for line in read_metrics(run.metrics) if "rollout/reward" in line]
     assert all(0 <= share < 1 for share in shares)
     assert max(shares) > 0
-    with pytest.raises(RunError, match=r"none of the 8 episodes .* came to a decision: rollout.episode_tokens is 16"):
-        train(configured(name="b", **{"rollout.episode_tokens": 16}), Silent())
+    with pytest.raises(RunError, match=r"none of the 8 episodes .* came to a decision: rollout.episode_tokens is 99"):
+        train(configured(body.replace("n % 2", "True"), name="b", **{"rollout.episode_tokens": 99}), Silent())
 
 
 @contextmanager
