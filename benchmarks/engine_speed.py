@@ -5,8 +5,8 @@
 
 All sample as many tokens from the same contexts at temperature 1, with log-probabilities and a seed a request. The
 repeats of the three take turns, so that what else the machine does hits all of them; the prefix cache is cleared before
-each. Plain vLLM is its asynchronous engine asked by the shortest loop that returns ids and log-probabilities; both share
-one engine, so that only what stands above it differs.
+each. Plain vLLM is its asynchronous engine asked by the shortest loop that returns ids and log-probabilities; both
+share one engine, so that only what stands above it differs.
 """
 
 import argparse

@@ -58,6 +58,11 @@ class VLLMConfig(_Part):
         description="largest gap in nats between the engine's log-probabilities and the trainer's; null: 1e-3 in "
         "float32, 1 in bfloat16",
     )
+    weights: Literal["disk", "ipc"] = Field(
+        default="disk",
+        description="how weights reach an engine of this run: 'disk' (weights_dir), or 'ipc', memory of the GPU "
+        "that it shares with the trainer",
+    )
     weights_dir: str | None = Field(
         default=None, description="where weights are handed over; null: a temporary folder. Servers must see it too"
     )
@@ -75,8 +80,10 @@ class VLLMConfig(_Part):
         refused = refused_arguments(self.engine_args)
         if refused:
             raise ValueError("engine_args: " + "; ".join(refused))
-        if self.servers and (self.engine_args or self.replicas > 1):
-            raise ValueError("servers have arguments and a number of their own: leave out replicas and engine_args")
+        if self.servers and (self.engine_args or self.replicas > 1 or self.weights == "ipc"):
+            raise ValueError(
+                "servers have a number, arguments and memory of their own: leave out replicas, engine_args and weights"
+            )
         return self
 
 

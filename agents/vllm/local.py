@@ -84,10 +84,25 @@ class LocalReplica:
 
     async def load(self, folder: Path) -> None:
         """Take over the weights in `folder` in place and clear the prefix cache."""
+        await self.call("reload_weights", weights_path=str(folder))
+        await self.clear()
+
+    async def call(self, method: str, **arguments: Any) -> None:
+        """Call a method of vLLM's workers."""
         from vllm.v1.engine.exceptions import EngineDeadError
 
         try:
-            await self._engine.collective_rpc("reload_weights", kwargs={"weights_path": str(folder)})
+            await self._engine.collective_rpc(method, kwargs=arguments)
+        except EngineDeadError as error:
+            raise ReplicaLost(f"the engine of {self.name} died") from error
+        except Exception as error:
+            raise EngineError(f"{self.name} cannot {method}: {type(error).__name__}: {error}") from error
+
+    async def clear(self) -> None:
+        """Clear the prefix cache."""
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        try:
             cleared = await self._engine.reset_prefix_cache()
         except EngineDeadError as error:
             raise ReplicaLost(f"the engine of {self.name} died") from error
@@ -118,6 +133,7 @@ class LocalReplica:
             "disable_log_stats": True,
             "use_tqdm_on_load": options.logs,
             "seed": 0,
+            **({"weight_transfer_config": {"backend": "ipc"}} if options.weights == "ipc" else {}),
             **options.engine_args,
         }
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 __all__ = ["VLLMOptions", "engine_environment", "refused_arguments"]
 
@@ -22,6 +22,7 @@ _OURS = {
     "max_num_seqs": "rollout.vllm.sequences",
     "gpu_memory_utilization": "rollout.vllm.gpu_memory",
     "seed": "seed",
+    "weight_transfer_config": "rollout.vllm.weights",
 }
 _NOT_THE_POLICYS = {
     "logprobs_mode": "log-probabilities are taken from the raw logits, whatever the temperature",
@@ -51,6 +52,8 @@ class VLLMOptions:
     """Keys and values of a replica on the CPU, in GB."""
     threads: int | None = None
     """CPU threads of a replica; None: OMP_NUM_THREADS, else the cores divided among the replicas."""
+    weights: Literal["disk", "ipc"] = "disk"
+    """How weights reach an engine of this run: a folder, or memory of the GPU that it shares with the trainer."""
     weights_dir: str | None = None
     """Where they are written on their way; None: a temporary folder. Servers must see it under the same path."""
     tolerance: float | None = None
@@ -88,6 +91,8 @@ def engine_environment(options: VLLMOptions, on_gpu: bool) -> Iterator[None]:
     if not on_gpu:
         os.environ["TORCH_COMPILE_DISABLE"] = "1"  # compiling needs a compiler, and takes longer than it saves
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the worker lives in the engine's own process
+    if options.weights == "ipc":
+        os.environ["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"  # handles of shared memory from this process
     if not options.logs:
         os.environ.update(
             VLLM_LOGGING_LEVEL="ERROR", TORCH_CPP_LOG_LEVEL="ERROR", PYTHONWARNINGS="ignore", TORCH_LOGS="-all"

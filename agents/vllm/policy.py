@@ -57,6 +57,7 @@ class VLLMPolicy:
         self._recent: deque[NDArray[np.int32]] = deque(maxlen=_PROBES)
         self._routes: dict[str, Replica] = {}
         self._lost: set[str] = set()
+        self._senders: dict[str, Any] = {}
         self._why = "no replica was started"
         self._thread = LoopThread("vllm")
         self._outbox = Outbox(self.options.weights_dir)
@@ -160,6 +161,11 @@ class VLLMPolicy:
     async def _decide(self, request: Request) -> Decision:
         if request.limit < 1:
             raise ValueError(f"a request needs room for at least one token, found a limit of {request.limit}")
+        if len(request.token_ids) + request.limit > self.options.context_tokens:
+            raise EngineError(
+                f"episode {request.episode_id} asks for {request.limit} tokens after {len(request.token_ids)}, and the "
+                f"engine holds {self.options.context_tokens}: raise context_tokens (rollout.episode_tokens)"
+            )
         seed = turn_seed(request.seed, request.turn)
         asked = Asked(request.token_ids, request.limit, request.stop_ids, request.temperature, seed)
         version = self._version
@@ -197,15 +203,32 @@ class VLLMPolicy:
             _log.warning("%s; %d of %d left", error, len(self._replicas) - len(self._lost), len(self._replicas))
 
     def _hand_over(self) -> None:
-        folder = self._outbox.put(self.model)
+        folder = self._outbox.put(self.model) if self.options.weights == "disk" else None
         for replica in self._replicas:
             try:
-                self._wait(replica.load(folder), self.options.request_s)
+                if folder is not None:
+                    self._wait(replica.load(folder), self.options.request_s)
+                else:
+                    self._send(replica)
             except ReplicaLost as error:
                 self._bury(replica, error)
             else:
                 self._lost.discard(replica.name)
         self._alive()
+
+    def _send(self, replica: Replica) -> None:
+        """Hand the weights over in the GPU's memory."""
+        from .ipc import MemoryTransfer
+
+        assert isinstance(replica, LocalReplica)
+
+        def wait(work: Coroutine[Any, Any, None]) -> None:
+            self._wait(work, self.options.request_s)
+
+        if replica.name not in self._senders:
+            self._senders[replica.name] = MemoryTransfer(self.model, replica, wait)
+        self._senders[replica.name].send()
+        wait(replica.clear())
 
     def _wait(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
         """Run a coroutine in the engine's loop and wait for it here."""

@@ -114,3 +114,18 @@ def test_a_credit_function_that_cannot_be_made_is_told_before_the_run(tmp_path, 
     with pytest.raises(ConfigError) as caught:
         credit_of(tmp_path, monkeypatch, text)
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "why"),
+    [
+        ("rollout.engine=openai", "openai servers are for evaluation"),
+        ("rollout.vllm={engine_args: {logprobs_mode: processed_logprobs}}", "logprobs_mode: log-probabilities are"),
+        ("rollout.vllm={engine_args: {generation_config: auto}}", "would make another policy"),
+        ("rollout.vllm={engine_args: {dtype: float16}}", "set model.dtype instead"),
+        ("rollout.vllm={servers: [http://a], replicas: 2}", "leave out replicas"),
+    ],
+)
+def test_an_engine_that_would_not_sample_from_the_policy_is_refused(tmp_path, override, why):
+    with pytest.raises(ConfigError, match=why):
+        load_config(TrainConfig, written(tmp_path, GOOD), [override])

@@ -142,3 +142,19 @@ def test_a_lost_replica_leaves_its_episodes_to_the_others(requests, sample, larg
         assert time.monotonic() - began < 60  # no wait for request_s
     finally:
         policy.close()
+
+
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="needs a GPU, whose memory is shared"
+)
+def test_weights_arrive_through_memory_of_the_gpu(requests, sample, largest_gap, step):
+    model = load_model("base", device="cuda").model
+    policy = VLLMPolicy(model, VLLMOptions(context_tokens=512, weights="ipc", gpu_memory=0.2))
+    try:
+        for version in range(1, 4):
+            step(model)
+            policy.updated(version)
+            asked = requests()
+            assert largest_gap(model, asked, sample(policy, asked)) < 1e-3  # attention kernels of the GPU
+    finally:
+        policy.close()
