@@ -23,7 +23,7 @@ HEAVY = {
     "pyarrow": ["credit/traces/"],
     "ray": ["trainer/distributed", "agents/ray", "sandboxes/remote/ray"],
     "renderers": ["envs/package"],
-    "starlette": ["sandboxes/remote/server"],
+    "starlette": ["replay/serve/server", "sandboxes/remote/server"],
     "torch": ["agents/kvcache", "agents/models", "agents/transformers", "agents/vllm", "trainer/"],
     "transformers": [
         "agents/kvcache",
@@ -33,7 +33,7 @@ HEAVY = {
         "envs/tinytokenizers",
         "trainer/",
     ],
-    "uvicorn": ["sandboxes/remote/server"],
+    "uvicorn": ["replay/serve/server", "sandboxes/remote/server"],
     "vllm": ["agents/vllm"],
 }
 

@@ -16,6 +16,16 @@ Step = Annotated[int | None, typer.Option(help="Training step.", show_default="a
 Split = Annotated[str | None, typer.Option(help="train or heldout.", show_default="both")]
 
 
+Credit = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME[,NAME...]",
+        help="Credit functions to show beside the stored credit, such as rloo,anchored,lam=0 (lam is an option).",
+        show_default="none",
+    ),
+]
+
+
 @app.command("export")
 def export_command(
     run: Run,
@@ -29,6 +39,7 @@ def export_command(
     top: Annotated[int | None, typer.Option(help="Keep the N highest rewards.", min=1, show_default="all")] = None,
     budget_mb: Annotated[float, typer.Option(help="Size of the file, in MB, at which to stop adding episodes.")] = 20.0,
     title: Annotated[str | None, typer.Option(help="Title of the page.", show_default="the run's name")] = None,
+    credit: Credit = None,
 ) -> None:
     """Write chosen episodes as one self-contained HTML file, which opens anywhere and asks no server."""
     from accredit.replay import export
@@ -43,8 +54,30 @@ def export_command(
         top=top,
         budget_mb=budget_mb,
         title=title,
+        functions=_labels(credit),
     )
     print(f"wrote {written} ({written.stat().st_size / 1e6:.1f} MB)")
+
+
+@app.command("view")
+def view_command(
+    run: Run,
+    port: Annotated[int, typer.Option(help="Port of 127.0.0.1; 0 for one that is free.", min=0, max=65535)] = 7117,
+    credit: Credit = None,
+) -> None:
+    """Serve the page of a run on this machine, also while it trains, until Ctrl-C. Needs the extra `remote`.
+
+    The page then shows new episodes and metrics as they come. From another machine: ssh -L PORT:localhost:PORT.
+    """
+    from accredit.replay.serve import serve
+
+    folder = _traces_of(run)
+    title = (folder.parent if folder.name == "traces" else folder).resolve().name
+
+    def started(url: str) -> None:
+        print(f"{run} at {url} (Ctrl-C ends it)", flush=True)
+
+    serve(folder, title=title, port=port, functions=_labels(credit), started=started)
 
 
 @app.command("show")
@@ -87,3 +120,23 @@ def show_command(
     print_table(["episode", "step", "split", "env", "task", "reward", "stop", "turns", "tokens", "charges"], cells)
     if len(shown) < len(rows):
         print(f"{len(shown)} of {len(rows)} episodes; --last 0 lists all")
+
+
+def _labels(credit: list[str] | None) -> list[str]:
+    """Return the labels of `--credit`: a word with `=` is an option of the name before it (`rloo,anchored,lam=0`)."""
+    labels: list[str] = []
+    for word in (word.strip() for given in credit or [] for word in given.split(",")):
+        if "=" in word and labels:
+            labels[-1] += f",{word}"
+        elif word:
+            labels.append(word)
+    return labels
+
+
+def _traces_of(run: Path) -> Path:
+    """Return the traces folder of a run, also of one that has written none yet."""
+    from accredit.replay import open_run
+
+    if (run / "config.yaml").is_file() and not (run / "traces" / "episodes.jsonl").exists():
+        return run / "traces"
+    return open_run(run).folder
