@@ -118,6 +118,12 @@ class Trajectory:
     def __len__(self) -> int:
         return len(self.token_ids)
 
+    def _repr_html_(self) -> str:
+        """Show the episode in a notebook: token ids with the mask, calls and charges."""
+        from .notebook import html_of
+
+        return html_of(self)
+
     @property
     def turns(self) -> int:
         """The number of turns K: decisions that the policy was asked for."""

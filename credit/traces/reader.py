@@ -14,6 +14,7 @@ from typing import Any
 
 from accredit.credit.errors import TraceError
 from accredit.credit.ledger import Credit
+from accredit.credit.notebook import html_of
 from accredit.credit.trajectory import Trajectory
 
 from .columns import read_rows
@@ -34,6 +35,10 @@ class StoredEpisode:
     token_bytes: list[bytes]
     step: int
     split: str
+
+    def _repr_html_(self) -> str:
+        """Show the episode in a notebook: its text with the mask and its credit, calls and charges."""
+        return html_of(self.trajectory, self.token_bytes, self.credit)
 
 
 class TraceReader:
