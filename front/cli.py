@@ -94,7 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except AccreditError as error:
         if "--debug" in global_words:
             raise
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        from accredit.replay.plain import printable  # a message may quote what a model or a file said
+
+        print(f"{type(error).__name__}: {printable(str(error))}", file=sys.stderr)
         return int(getattr(error, "exit_code", 1))
     return 0
 

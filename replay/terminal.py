@@ -17,6 +17,7 @@ from accredit.credit.spans import SpanKind
 from accredit.credit.traces import StoredEpisode
 
 from .overlays import columns_of, group_scales
+from .plain import one_line, printable
 
 __all__ = ["MASK_REASONS", "show"]
 
@@ -37,7 +38,7 @@ def show(episode: StoredEpisode, console: Console | None = None, ledger: int = 0
     t = episode.trajectory
     reward = "unscored" if t.reward is None else f"reward {t.reward:.3f}"
     counts = f"{t.turns} turns, {len(t)} tokens, {len(t.charges)} charges"
-    head = f"{t.env_id or 'episode'} · {t.task_id or t.episode_id} · step {episode.step}"
+    head = one_line(f"{t.env_id or 'episode'} · {t.task_id or t.episode_id} · step {episode.step}")
     console.print(Text(f"{head}\n{reward} · {t.stop} · {counts}", style="bold"))
     signals = dict(columns_of(episode.credit))
     scale = group_scales([episode]).get("credit", 1.0)
@@ -63,11 +64,6 @@ def show(episode: StoredEpisode, console: Console | None = None, ledger: int = 0
         _ledger(episode, console, ledger)
 
 
-def printable(text: str) -> str:
-    """Return `text` with terminal control and direction characters made visible; newlines and tabs stay."""
-    return "".join(c if c in "\n\t" or c.isprintable() else f"\\u{ord(c):04x}" for c in text)
-
-
 def _runs(values_T: np.ndarray | None, start: int, end: int) -> Iterable[tuple[int, int]]:
     """Yield the stretches of [start, end) with one value."""
     if values_T is None:
@@ -88,11 +84,11 @@ def _charges(episode: StoredEpisode, console: Console) -> None:
     t = episode.trajectory
     for charge in t.charges:
         line = Text("charge ", style="bold")
-        line.append(f"-{charge.amount:g} {charge.reason}", _NEGATIVE[1])
+        line.append(f"-{charge.amount:g} {one_line(charge.reason)}", _NEGATIVE[1])
         line.append(f" on tokens [{charge.start}, {charge.end})")
         if charge.call is not None:
             call = t.calls[charge.call]
-            line.append(printable(f": {call.name or 'unreadable call'} ended {call.status}: {call.result}"))
+            line.append(f": {one_line(call.name) or 'unreadable call'} ended {call.status}: {printable(call.result)}")
         console.print(line, soft_wrap=True)
 
 
@@ -100,19 +96,51 @@ def _ledger(episode: StoredEpisode, console: Console, rows: int) -> None:
     t = episode.trajectory
     first = t.decisions[0].start if t.decisions else 0
     last = min(len(t), first + rows)
-    table = Table("position", "token", "id", "logprob", "credit", "advantage", "mask", padding=(0, 1))
-    table.title = f"ledger of tokens [{first}, {last}), log-probabilities in nats"
+    title = f"ledger of tokens [{first}, {last}), log-probabilities in nats"
+    columns = ("position", "token", "id", "logprob", "reward", "credit", "advantage", "mask")
+    rewards = _rewards(episode)
+    lines: list[list[str]] = []
     for span in t.spans:
         for at in range(max(first, span.start), min(last, span.end)):
-            token = printable(episode.token_bytes[at].decode("utf-8", "backslashreplace"))
+            token = one_line(episode.token_bytes[at].decode("utf-8", "backslashreplace"))
             logprob = "" if np.isnan(t.logprobs[at]) else f"{t.logprobs[at]:.3f}"
             sums = [_sum(episode.credit.credit, at), _sum(episode.credit.advantage, at)] if episode.credit else ["", ""]
-            cells = [str(at), repr(token), str(t.token_ids[at]), logprob, *sums, MASK_REASONS[span.kind]]
-            table.add_row(*(Text(cell) for cell in cells))
-    console.print(table)
+            lines.append(
+                [
+                    str(at),
+                    repr(token),
+                    str(t.token_ids[at]),
+                    logprob,
+                    rewards.get(at, ""),
+                    *sums,
+                    MASK_REASONS[span.kind],
+                ]
+            )
+    if console.is_terminal:
+        table = Table(*columns, padding=(0, 1), title=Text(title))
+        for line in lines:
+            table.add_row(*map(Text, line))
+        console.print(table)
+        return
+    widths = [max(map(len, column)) for column in zip(columns, *lines, strict=True)]
+    for text in (title, *("  ".join(map(str.ljust, line, widths)).rstrip() for line in (columns, *lines))):
+        console.print(Text(text), soft_wrap=True)
+
+
+def _rewards(episode: StoredEpisode) -> dict[int, str]:
+    """Return the last decision token of a turn -> what the environment gave there."""
+    t = episode.trajectory
+    given: dict[int, str] = {}
+    for span in t.decisions:
+        if t.turn_rewards[span.turn]:
+            given[span.end - 1] = f"{t.turn_rewards[span.turn]:+.4f}"
+    if t.decisions and t.outcome is not None:
+        at = t.decisions[-1].end - 1
+        given[at] = " ".join(filter(None, [given.get(at), f"{t.outcome:+.4f} (outcome)"]))
+    return given
 
 
 def _sum(ledger: Ledger, at: int) -> str:
     """Write one token's total as the sum of its terms; terms of exactly 0 are left out."""
-    terms = [f"{name} {term_T[at]:+.4f}" for name, term_T in ledger.terms.items() if term_T[at] != 0]
+    terms = [f"{one_line(name)} {term_T[at]:+.4f}" for name, term_T in ledger.terms.items() if term_T[at] != 0]
     return f"{ledger.total[at]:+.4f}" + (f" = {', '.join(terms)}" if terms else "")

@@ -221,7 +221,7 @@ def _differences(scene: _Scene, turn: int, changed: "Trajectory", shift: int) ->
 
 
 def _both(head: str, before: str, after: str) -> None:
-    from accredit.replay.terminal import printable
+    from accredit.replay.plain import printable
 
     print(head)
     for name, text in (("before", before), ("after", after)):

@@ -88,29 +88,34 @@ def show_command(
     ] = None,
     step: Step = None,
     split: Split = None,
+    where: Annotated[
+        str,
+        typer.Option(help="List what fits, such as 'reward<0 error:timeout tool:python turns>8'.", show_default="all"),
+    ] = "",
     last: Annotated[int, typer.Option(help="Of the list, the last N; 0 for all.", min=0)] = 20,
     ledger: Annotated[
-        int, typer.Option(help="Print the ledger of the first N decision tokens; 0 for none.", min=0)
+        int, typer.Option(help="Print the ledger of N tokens, from the first decision on; 0 for none.", min=0)
     ] = 0,
 ) -> None:
     """Print an episode in the terminal: credit as colour, masked text dim, charges with their reasons."""
     from accredit.replay import open_run, show
+    from accredit.replay.plain import one_line
 
     reader = open_run(run)
     if episode is not None:
         show(reader.episode(episode, step), ledger=ledger)
         return
-    rows = [row for row in reader.index() if step in (None, row.step) and split in (None, row.split)]
+    rows = list(reader.select(step=step, split=split, where=where))
     shown = rows[-last:] if last else rows
     cells = [
         [
-            row.episode_id,
+            one_line(row.episode_id),
             str(row.step),
-            row.split,
-            row.env_id,
-            row.task_id,
+            one_line(row.split),
+            one_line(row.env_id),
+            one_line(row.task_id),
             "unscored" if row.reward is None else f"{row.reward:.3f}",
-            row.stop,
+            one_line(row.stop),
             str(row.turns),
             str(row.tokens),
             str(row.charges),

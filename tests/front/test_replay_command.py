@@ -55,6 +55,24 @@ def test_show_prints_an_episode_with_its_charges(run: str, capsys: pytest.Captur
     assert "what is the price?" in said and "three" in said and "invalid_arguments" in said
 
 
+def test_show_lists_what_a_filter_finds(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", "show", run, "--where", "reward>0.5 error:invalid_arguments step>0"]) == 0
+    rows = capsys.readouterr().out.splitlines()[1:]
+    assert [row.split()[0] for row in rows] == ["ep-1-a", "ep-2-a"]
+    assert main(["replay", "show", run, "--where", "rewrad>0"]) == 1
+    assert "at character 1: expected a field (did you mean 'reward'?)" in capsys.readouterr().err
+
+
+def test_hostile_names_cannot_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "ep\x1b[2J\u202e"
+    TraceWriter(tmp_path / "traces").write(0, [Group((episode(name, 1.0),))], None, lambda ids: [b"x" for _ in ids])
+    assert main(["replay", "show", str(tmp_path)]) == 0
+    assert main(["replay", "show", str(tmp_path), "ep[2J"]) == 1  # the message names the nearest
+    said = capsys.readouterr()
+    assert "ep\\u001b[2J" in said.out and "ep\\u001b[2J" in said.err
+    assert not any(c in said.out + said.err for c in "\x1b\u202e")
+
+
 def test_show_of_an_unknown_episode_is_one_line_with_exit_code_1(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", "show", run, "ep-1-c"]) == 1
     said = capsys.readouterr().err

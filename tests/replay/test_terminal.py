@@ -1,11 +1,15 @@
+import dataclasses
 import io
+import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from rich.console import Console
 from sample_episodes import write_shop_run
 
+from accredit.credit import Credit, Ledger
 from accredit.credit.traces import StoredEpisode, open_run
 from accredit.replay import show
 
@@ -42,16 +46,39 @@ def test_credit_shows_as_colour_and_underline_and_masked_text_is_dim(episode: St
     assert positive in text and negative in text and dim in text
 
 
+def ledger_rows(text: str) -> list[list[str]]:
+    lines = text[text.index("ledger of tokens") :].splitlines()[1:]
+    return [re.split(r" {2,}", line.strip()) for line in lines]
+
+
 def test_the_ledger_lists_terms_that_sum_to_the_credit(episode: StoredEpisode) -> None:
     text = printed(episode, ledger=8)
-    first = episode.trajectory.decisions[0].start
+    t = episode.trajectory
+    first = t.decisions[0].start
     assert f"ledger of tokens [{first}, {first + 8})" in text and "trained: sampled by the policy" in text
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
+    head, *rows = ledger_rows(text)
+    assert head == ["position", "token", "id", "logprob", "reward", "credit", "advantage", "mask"]
     assert [int(row[0]) for row in rows] == list(range(first, first + 8))
     for row in rows:
-        total, _, terms = row[4].partition(" = ")
-        added = sum(float(term.split()[-1]) for term in terms.split(", "))
-        assert added == pytest.approx(float(total), abs=2e-4)  # each is rounded to 4 digits
+        assert float(row[-4]) == pytest.approx(t.logprobs[int(row[0])], abs=1e-3)
+        for cell in row[-3:-1]:
+            total, _, terms = cell.partition(" = ")
+            added = sum(float(term.split()[-1]) for term in terms.split(", "))
+            assert added == pytest.approx(float(total), abs=2e-4)  # each is rounded to 4 digits
+
+
+def test_the_ledger_says_where_rewards_were_given(episode: StoredEpisode) -> None:
+    t = episode.trajectory
+    rows = ledger_rows(printed(episode, ledger=len(t)))
+    given = {int(row[0]) for row in rows[1:] if any("(outcome)" in cell for cell in row)}
+    assert given == {t.decisions[-1].end - 1}
+
+
+def test_off_a_terminal_no_row_of_the_ledger_is_folded(episode: StoredEpisode) -> None:
+    console = Console(file=io.StringIO(), width=40)
+    show(episode, console, 6)
+    assert isinstance(console.file, io.StringIO)
+    assert len(ledger_rows(console.file.getvalue())) == 7
 
 
 def test_masked_tokens_in_the_ledger_say_why(episode: StoredEpisode) -> None:
@@ -59,11 +86,24 @@ def test_masked_tokens_in_the_ledger_say_why(episode: StoredEpisode) -> None:
     assert "masked: written by the environment" in text and "masked: template, nobody sampled it" in text
 
 
-def test_terminal_control_characters_are_made_visible(episode: StoredEpisode) -> None:
-    tokens = [b"\x1b[2J" if i == 30 else token for i, token in enumerate(episode.token_bytes)]
-    hostile = StoredEpisode(episode.trajectory, episode.credit, tokens, episode.step, episode.split)
-    text = printed(hostile)
-    assert "\x1b" not in text and "\\u001b[2J" in text
+HOSTILE = "\x1b[2J\x1b]0;t\x07\r\x9b1m\u202egnp.exe\u2066\u200f\U000e0041\x00\x7f"
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_hostile_text_cannot_steer_the_terminal(episode: StoredEpisode, terminal: bool) -> None:
+    # every place where a run's text is shown: tokens, names, results, reasons, terms
+    t = episode.trajectory
+    call = dataclasses.replace(t.calls[1], name=HOSTILE, result=HOSTILE)
+    charges = tuple(dataclasses.replace(charge, reason=HOSTILE, call=0) for charge in t.charges)
+    steered = dataclasses.replace(t, task_id=HOSTILE, env_id=HOSTILE, calls=(call,), charges=charges)
+    assert episode.credit is not None
+    ledger = Ledger(len(t), {HOSTILE: np.where(t.credit_mask, 0.1, 0.0)})
+    tokens = [HOSTILE.encode() if i % 7 == 0 else token for i, token in enumerate(episode.token_bytes)]
+    hostile = StoredEpisode(steered, Credit(ledger, ledger), tokens, episode.step, episode.split)
+    text = printed(hostile, ledger=len(t), force_terminal=terminal, color_system="truecolor" if terminal else None)
+    ours = re.sub(r"\x1b\[[0-9;]*m", "", text)  # the styles of rich
+    assert all(c == "\n" or c == "\t" or c.isprintable() for c in ours)
+    assert "\\u001b[2J" in ours and "\\u202e" in ours and "\\U000e0041" in ours
 
 
 def test_the_room_is_cheap_to_import() -> None:
