@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from accredit.trainer.evaluation import Evaluation
     from accredit.trainer.run import RunDirectory
 
-__all__ = ["RunProgress"]
+__all__ = ["EpisodeBar", "RunProgress"]
 
 
 class RunProgress:
@@ -85,3 +85,31 @@ class RunProgress:
 
     def _say(self, text: str) -> None:
         self._console.print(text, markup=False)
+
+
+class EpisodeBar:
+    """A bar of episodes for an evaluation, on a terminal only, beside what is printed. Use it in a `with` block."""
+
+    def __init__(self, env: str, of: int) -> None:
+        console = Console(stderr=True)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+        )
+        self._episodes = self._bar.add_task(env, total=of)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def lived(self, _: object) -> None:
+        """Move the bar by one episode."""
+        self._bar.advance(self._episodes)

@@ -11,7 +11,7 @@ import numpy as np
 
 from accredit.credit import Trajectory
 
-__all__ = ["Evaluation", "evaluation_of", "summarise", "wilson"]
+__all__ = ["Evaluation", "evaluation_line", "evaluation_of", "summarise", "wilson"]
 
 
 class Evaluation(NamedTuple):
@@ -29,11 +29,17 @@ class Evaluation(NamedTuple):
 
     def line(self) -> str:
         """Return one line for people."""
-        unscored = f", {self.unscored} unscored" if self.unscored else ""
-        return (
-            f"success {self.success:.3f} [{self.success_low:.3f}, {self.success_high:.3f}] on {self.episodes} tasks"
-            f"{unscored}, {self.turns:.1f} turns, {self.charges:.2f} charges an episode"
-        )
+        share = self.success, self.success_low, self.success_high
+        return evaluation_line(share, self.episodes, self.unscored, self.turns, self.charges)
+
+
+def evaluation_line(share: Sequence[float], tasks: int, unscored: int, turns: float, charges: float) -> str:
+    """Return the line for people; `share` begins with success and its interval."""
+    told = f", {unscored} unscored" if unscored else ""
+    return (
+        f"success {share[0]:.3f} [{share[1]:.3f}, {share[2]:.3f}] on {tasks} tasks"
+        f"{told}, {turns:.1f} turns, {charges:.2f} charges an episode"
+    )
 
 
 def evaluation_of(line: Mapping[str, Any]) -> Evaluation:

@@ -25,7 +25,7 @@ from accredit.sandboxes.errors import AccreditError
 
 from .metrics import read_metrics
 
-__all__ = ["RunDirectory", "RunError", "open_or_create", "told_of_disk"]
+__all__ = ["RunDirectory", "RunError", "open_or_create", "replace_file", "told_of_disk"]
 
 _PACKAGES = ("accredit", "torch", "transformers", "tokenizers", "numpy", "gymnasium", "pyarrow", "pydantic")
 _MAY_CHANGE = ("steps", "trackers")
@@ -108,8 +108,8 @@ def open_or_create(runs_dir: str, name: str, config: BaseModel, resume: bool) ->
         try:
             _check_free(run, config, resume)
             run.checkpoints.mkdir(exist_ok=True)
-            _replace(run.config, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
-            _replace(run.path / "environment.json", json.dumps(_environment(), indent=1) + "\n")
+            replace_file(run.config, yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False))
+            replace_file(run.path / "environment.json", json.dumps(_environment(), indent=1) + "\n")
         except BaseException:
             run.unlock()
             raise
@@ -149,7 +149,7 @@ def _check_free(run: RunDirectory, config: BaseModel, resume: bool) -> None:
         )
 
 
-def _replace(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
     draft = path.with_name(f".{path.name}.unfinished")
     with draft.open("w", encoding="utf-8") as file:

@@ -122,16 +122,19 @@ def held_out(
     temperature: float,
     tag: str,
     *,
+    samples: int = 1,
     on_done: Callable[[Trajectory], None] | None = None,
     ended: Mapping[str, Trajectory] | None = None,
 ) -> tuple[Evaluation, Sequence[Trajectory]]:
-    """Live one episode on each of `episodes` held-out tasks, the same tasks in every run."""
+    """Live `samples` episodes on each of `episodes` held-out tasks, the same in every run; return them by task."""
     options = {**bench.options, "split": "heldout"}
-    places = [seeds_of(_HELD_OUT, index) for index in range(episodes)]
-    waiting = [
-        Episode(f"{tag}-{index:04d}", f"{tag}-{index:04d}", seed, seeds_of(seed, 1), seeds_of(seed, 2), options)
-        for index, seed in enumerate(places)
-    ]
+    waiting: list[Episode] = []
+    for index in range(episodes):
+        seed, group = seeds_of(_HELD_OUT, index), f"{tag}-{index:04d}"
+        for sample in range(samples):
+            own = (sample,) if sample else ()
+            name = group if samples == 1 else f"{group}-{sample:03d}"
+            waiting.append(Episode(name, group, seed, seeds_of(seed, 1, *own), seeds_of(seed, 2, *own), options))
     lived = live(
         waiting,
         policy,
