@@ -77,9 +77,20 @@ class FileSource extends Source {
   }
 
   follow() {}
+
+  useFunctions() {}
 }
 
 class ServerSource extends Source {
+  chosen = new Set();
+
+  // From here on episodes come with their credit under these functions too.
+  useFunctions(labels) {
+    if (labels.every((label) => this.chosen.has(label))) return;
+    for (const label of labels) this.chosen.add(label);
+    this.kept.clear();
+  }
+
   async extend() {
     const answer = await ask(`api/listing?from=${this.listing.next}`);
     this.listing.add(await readBlock(await answer.arrayBuffer()));
@@ -88,7 +99,7 @@ class ServerSource extends Source {
   async read(rows) {
     const asked = new URLSearchParams();
     for (const row of rows) asked.append("episode", `${this.listing.number("step", row)}/${this.listing.id(row)}`);
-    for (const label of this.run.chosen ?? []) asked.append("credit", label);
+    for (const label of this.chosen) asked.append("credit", label);
     const raw = await (await ask(`api/bundle?${asked}`)).arrayBuffer();
     const found = [];
     for (let at = 0; at < raw.byteLength; ) {

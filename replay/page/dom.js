@@ -12,6 +12,19 @@ export function el(tag, properties, ...children) {
   return element;
 }
 
+export function svg(tag, properties, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(properties ?? {})) {
+    if (value === undefined || value === null) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, String(value));
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export const byId = (id) => document.getElementById(id);
+
 export function signed(value, digits = 4) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   const text = Math.abs(value).toFixed(digits);

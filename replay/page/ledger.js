@@ -1,5 +1,7 @@
-// The side panel: everything that is known of one token, and the sums that make its credit and its advantage.
+// The side panel: everything that is known of one token, the sums that make its credit and its advantage, and the call
+// that it belongs to or was charged for.
 
+import { callFacts } from "./verdict.js";
 import { count, el, plain, signed, visible } from "./dom.js";
 
 const MASK_REASONS = {
@@ -8,13 +10,34 @@ const MASK_REASONS = {
   feedback: "masked: written by the environment",
   scaffold: "masked: template, nobody sampled it",
 };
+const SHOWN_ANSWER = 600;
 
-export function renderLedger(panel, episode, token, pinned) {
+export function renderLedger(panel, episode, token, pinned, hidden = false) {
+  panel.classList.toggle("open", token !== null);
   if (token === null) {
     panel.replaceChildren(el("h2", null, "Ledger"), el("p", { class: "about" }, "Point at a token to see what it was paid, and why. Click to keep it."));
-    panel.classList.remove("open");
     return;
   }
+  const shown = visible(episode.tokenText(token));
+  const parts = [
+    el("h2", null, pinned ? "Ledger · kept" : "Ledger"),
+    el("div", { class: "token", dir: "auto" }, shown.length > 200 ? shown.slice(0, 200) + "…" : shown || "(no text)"),
+    el("dl", null, ...tokenFacts(episode, token).flatMap(([name, value]) => [el("dt", null, name), el("dd", null, value)])),
+  ];
+  if (hidden) parts.push(el("p", { class: "about" }, "Credit is hidden: as lived. Press v for hindsight."));
+  else {
+    const labels = [...episode.functions.keys()];
+    if (labels.includes("")) parts.push(...sumTables(episode, "", token));
+    else parts.push(el("p", { class: "about" }, "No credit was stored with this episode."));
+    for (const charge of episode.chargesAt(token)) parts.push(chargeNote(episode, charge));
+    for (const label of labels.filter(Boolean)) parts.push(...sumTables(episode, label, token));
+  }
+  const call = episode.callAt(token);
+  if (call && !(episode.chargesAt(token).some((charge) => charge.call === call.index) && !hidden)) parts.push(callNote(call.call, hidden));
+  panel.replaceChildren(...parts);
+}
+
+function tokenFacts(episode, token) {
   const span = episode.spanOf(token);
   const [first, last] = episode.runOf(token);
   const logprob = episode.logprobs[token];
@@ -24,6 +47,12 @@ export function renderLedger(panel, episode, token, pinned) {
     ["turn", span.turn < 0 ? "before the first" : `${span.turn} (policy ${episode.header.policy_versions[span.turn]})`],
   ];
   if (!Number.isNaN(logprob)) facts.push(["log-prob", `${plain(logprob, 4)} nats (p ${plain(Math.exp(logprob), 3)})`]);
+  const trainer = episode.columns.get("trainer_logprob")?.[token];
+  if (trainer !== undefined && !Number.isNaN(trainer)) {
+    facts.push(["trainer", `${plain(trainer, 4)} nats`], ["ratio", `${plain(Math.exp(trainer - logprob), 4)} (gap ${signed(trainer - logprob)})`]);
+  }
+  const entropy = episode.columns.get("entropy")?.[token];
+  if (entropy !== undefined && !Number.isNaN(entropy)) facts.push(["entropy", `${plain(entropy, 4)} nats`]);
   facts.push(["mask", MASK_REASONS[span.kind]]);
   if (last - first > 1) facts.push(["shares", `a character with ids ${Array.from(episode.ids.subarray(first, last)).join(" ")}`]);
   if (last - first > 1 || episode.tokenText(token).includes("\ufffd")) {
@@ -31,26 +60,22 @@ export function renderLedger(panel, episode, token, pinned) {
     facts.push(["bytes", hex.join(" ") + (episode.byteLengths[token] > 24 ? " …" : "")]);
   }
   if (episode.header.straddles.includes(token)) facts.push(["straddles", "its bytes belong to two spans or calls"]);
-  const shown = visible(episode.tokenText(token));
-  const parts = [
-    el("h2", null, pinned ? "Ledger · kept" : "Ledger"),
-    el("div", { class: "token", dir: "auto" }, shown.length > 200 ? shown.slice(0, 200) + "…" : shown || "(no text)"),
-    el("dl", null, ...facts.flatMap(([name, value]) => [el("dt", null, name), el("dd", null, value)])),
-  ];
-  for (const quantity of ["credit", "advantage"]) parts.push(sumTable(episode, quantity, token));
-  for (const charge of episode.chargesAt(token)) parts.push(chargeNote(episode, charge));
-  panel.replaceChildren(...parts);
-  panel.classList.add("open");
+  return facts;
 }
 
-function sumTable(episode, quantity, token) {
-  const terms = episode.terms(quantity);
-  if (!terms) return quantity === "credit" ? el("p", { class: "about" }, "No credit was stored with this episode.") : null;
-  const rows = terms.map(({ name, values }) => row(name, values[token], ""));
-  return el("table", { class: "sum", "data-quantity": quantity }, el("tbody", null, ...rows), el("tfoot", null, row(quantity, episode.signal(quantity)[token], "total")));
+function sumTables(episode, label, token) {
+  return ["credit", "advantage"].map((quantity) => sumTable(episode, quantity, label, token));
 }
 
-function row(name, value, kind) {
+function sumTable(episode, quantity, label, token) {
+  const name = label ? `${label}/${quantity}` : quantity;
+  const rows = episode.terms(quantity, label).map((term) => sumRow(term.name, term.values[token], ""));
+  const caption = label ? el("caption", { class: "about" }, `under ${label}`) : null;
+  return el("table", { class: "sum", "data-quantity": name }, caption, el("tbody", null, ...rows),
+    el("tfoot", null, sumRow(quantity, episode.signal(name)[token], "total")));
+}
+
+function sumRow(name, value, kind) {
   const sign = value > 0 ? "positive" : value < 0 ? "negative" : "none";
   return el("tr", { class: kind }, el("th", { scope: "row" }, name), el("td", { class: sign }, signed(value)));
 }
@@ -60,9 +85,11 @@ function chargeNote(episode, charge) {
   const note = el("div", { class: "why" },
     el("b", null, `−${plain(charge.amount, 2)} ${charge.reason}`),
     el("span", { class: "about" }, ` on ${count(charge.end - charge.start, "token")}`));
-  if (call) {
-    const answer = call.result.length > 600 ? call.result.slice(0, 600) + "…" : call.result;
-    note.append(el("div", null, `${call.name || "unreadable call"} ended ${call.status}`), el("pre", null, answer));
-  }
+  if (call) note.append(el("div", null, `${call.name || "unreadable call"} ended ${call.status}`), callFacts(call, null, SHOWN_ANSWER));
   return note;
+}
+
+function callNote(call, hidden) {
+  return el("details", { class: "why of-call" }, el("summary", null, `${call.name || "unreadable call"} ended ${call.status}`),
+    callFacts(call, hidden ? null : [], SHOWN_ANSWER));
 }

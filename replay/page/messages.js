@@ -2,50 +2,55 @@
 
 import { isFailed, startOf } from "./episode.js";
 import { count, el, plain, seconds, signed } from "./dom.js";
+import { callFacts, chargeButton, shortened } from "./verdict.js";
 
 const SOFT_CHARACTERS = 2000; // a chunk ends at the next line end after this many
 const HARD_CHARACTERS = 8000; // and here in any case
-const ANSWER_CHARACTERS = 20000; // of a failed call's answer, in its card
 const DIRECTION = /[\u202a-\u202e\u2066-\u2069]/g;
 
-// Returns {blocks, chunks, messages, calls}: what to show, its text chunks in token order, the messages that `j` and
-// `k` visit, and the element of each call.
+// Returns {blocks, chunks, messages, calls, timed}: what to show, its text chunks in token order, the messages that `j`
+// and `k` visit, the element of each call, and when an element comes to be: [{element, at}], `at` in tokens seen.
 export function buildMessages(episode, onCall) {
-  const built = { blocks: [], chunks: [], messages: [], calls: new Map() };
+  const built = { blocks: [], chunks: [], messages: [], calls: new Map(), timed: [] };
+  const add = (element, at) => {
+    built.blocks.push(element);
+    built.timed.push({ element, at });
+  };
   const begin = episode.spans.findIndex((span) => span.trained);
   const prompt = episode.spans.slice(0, begin < 0 ? episode.spans.length : begin);
-  if (prompt.length) built.blocks.push(foldedPrompt(prompt, built));
+  if (prompt.length) add(foldedPrompt(episode, prompt, built), 0);
   const largest = Math.max(...episode.spans.filter((s) => s.trained).map((s) => Math.abs(turnCredit(episode, s) ?? 0)), 1e-12);
   let turn = -1;
   for (const span of episode.spans.slice(prompt.length)) {
-    for (; turn < span.turn - 1; turn++) if (!hasDecision(episode, turn + 1)) built.blocks.push(note(`turn ${turn + 1}: the policy sampled nothing`));
+    for (; turn < span.turn - 1; turn++) if (!hasDecision(episode, turn + 1)) add(note(`turn ${turn + 1}: the policy sampled nothing`), span.start);
     turn = span.turn;
     for (const segment of episode.header.segments) {
-      if (segment[0] > 0 && segment[0] === span.start) built.blocks.push(note(`a fresh context starts here: ${segment[1]}`));
+      if (segment[0] > 0 && segment[0] === span.start) add(note(`a fresh context starts here: ${segment[1]}`), span.start);
     }
-    built.blocks.push(message(episode, span, built, largest, onCall));
+    add(message(episode, span, built, largest, onCall), span.start);
   }
-  built.blocks.push(ending(episode));
+  add(ending(episode), episode.length);
+  built.timed.sort((a, b) => a.at - b.at);
   built.chunks.sort((a, b) => a.first - b.first);
   return built;
 }
 
-export function turnCredit(episode, span) {
-  return episode.sum("credit", span.start, span.end);
+export function turnCredit(episode, span, name = "credit") {
+  return episode.sum(name, span.start, span.end);
 }
 
 function hasDecision(episode, turn) {
   return episode.spans.some((span) => span.trained && span.turn === turn);
 }
 
-function foldedPrompt(spans, built) {
+function foldedPrompt(episode, spans, built) {
   const task = spans.filter((span) => span.kind === "prompt").at(-1) ?? spans.at(-1);
   const tokens = spans.at(-1).end - spans[0].start;
   const start = task.text.trim().slice(0, 400);
   const summary = el("summary", null,
     el("span", { class: "role" }, "prompt"), el("span", { class: "about" }, `${count(tokens, "token")} · masked`),
     el("span", { class: "excerpt" }, start));
-  const inner = spans.map((span) => el("div", { class: `span ${span.kind}` }, text(span, built)));
+  const inner = spans.map((span) => el("div", { class: `span ${span.kind}` }, spanChunks(episode, span, built)));
   const details = el("details", { class: "message prompt", tabindex: "-1" }, summary, el("div", { class: "text" }, ...inner));
   built.messages.push({ element: details, spans });
   return details;
@@ -59,12 +64,16 @@ function message(episode, span, built, largest, onCall) {
   if (span.trained) rail.append(...creditBar(episode, span, largest));
   const found = span.text.match(DIRECTION);
   if (found) rail.append(el("span", { class: "warning", title: "Characters that reorder the text on screen" }, `${count(found.length, "direction mark")}`));
-  const body = el("div", { class: "text" }, text(span, built));
+  const body = el("div", { class: "text" }, spanChunks(episode, span, built));
   if (span.trained) {
     const holds = (start) => span.start <= start && start < span.end;
-    for (const { call, index } of calls) body.append(callCard(episode, call, index, built, onCall));
+    for (const { call, index } of calls) {
+      const card = callCard(episode, call, index, built, onCall);
+      built.timed.push({ element: card, at: span.end });
+      body.append(card);
+    }
     for (const charge of episode.header.charges) {
-      if (charge.call === null && holds(charge.start)) body.append(el("div", { class: "call failed" }, chargeButton(charge, onCall)));
+      if (charge.call === null && holds(charge.start)) body.append(el("div", { class: "call failed hindsight" }, chargeButton(charge, onCall)));
     }
   }
   const element = el("section", { class: `message ${span.kind}`, tabindex: span.kind === "scaffold" ? null : "0", "aria-label": `${span.kind}, turn ${span.turn}` }, rail, body);
@@ -104,27 +113,20 @@ function callCard(episode, call, index, built, onCall) {
   const card = el("div", { class: failed ? "call failed" : "call" }, head, ...charges.map((charge) => chargeButton(charge, onCall)));
   if (failed || charges.length) {
     card.append(el("div", { class: "answer" }, el("span", { class: "about" }, call.truncated ? "answered (cut)" : "answered"), el("pre", { tabindex: "0" }, shortened(call.result))));
-    if (Object.keys(call.detail ?? {}).length) {
-      card.append(el("details", { class: "detail" }, el("summary", null, "what the tool reported"), el("pre", null, JSON.stringify(call.detail, null, 2))));
-    }
   }
+  card.append(lazyDetails("arguments, output, verdict", () => callFacts(call, null)));
   built.calls.set(index, card);
   return card;
 }
 
-function shortened(answer) {
-  if (answer.length <= ANSWER_CHARACTERS) return answer;
-  const sizes = `${ANSWER_CHARACTERS.toLocaleString("en")} of ${answer.length.toLocaleString("en")} characters`;
-  return `${answer.slice(0, ANSWER_CHARACTERS)}\n[shown: the first ${sizes}; what the policy saw of it is in the feedback]`;
+// A fold whose content is made when it is first opened.
+function lazyDetails(title, make) {
+  const details = el("details", { class: "detail", ontoggle: () => details.childElementCount > 1 || details.append(make()) }, el("summary", null, title));
+  return details;
 }
 
-function chargeButton(charge, onCall) {
-  const length = charge.end - charge.start;
-  return el("button", { type: "button", class: "charge", onclick: () => onCall(charge.start, charge.end, charge.call), title: "Show the charged tokens" },
-    el("b", null, `−${plain(charge.amount, 2)}`), ` charged for ${charge.reason} `, el("span", { class: "about" }, `on ${count(length, "token")}`));
-}
-
-function text(span, built) {
+// Appends the chunks of a span to `built.chunks` and returns their elements.
+export function spanChunks(episode, span, built) {
   const fragment = document.createDocumentFragment();
   let first = span.start, start = 0;
   for (let t = span.start; t < span.end; t++) {
@@ -136,7 +138,7 @@ function text(span, built) {
     const piece = span.text.slice(start, end);
     const element = el("div", { class: "chunk" }, document.createTextNode(piece));
     element.style.setProperty("--lines", String(estimatedLines(piece)));
-    built.chunks.push({ element, span, first, last: t + 1, start: startOf(span, first), text: piece });
+    built.chunks.push({ element, episode, span, first, last: t + 1, start: startOf(span, first), text: piece });
     fragment.append(element);
     first = t + 1;
     start = end;

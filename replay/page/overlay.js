@@ -79,11 +79,12 @@ export function unitOf(name) {
   return ["logprob", "gap", "entropy"].includes(name) ? "nats" : name === "mask" ? "" : "reward";
 }
 
-export function legendOf(episode, name, presses) {
+// `shared`: {scale, words} in place of the episode's own scale.
+export function legendOf(episode, name, presses, shared = null) {
   if (name === "mask") {
     return { title: "mask", unit: "", swatches: [{ bucket: "trained", text: "trained" }, { bucket: "masked", text: "masked: no gradient" }] };
   }
-  const scale = scaleOf(episode, name, presses);
+  const scale = shared?.scale ?? scaleOf(episode, name, presses);
   const swatches = [];
   if (!isSigned(name)) {
     const sign = name === "logprob" ? "−" : "";
@@ -95,9 +96,9 @@ export function legendOf(episode, name, presses) {
   for (let level = LEVELS; level >= 1; level--) swatches.push({ bucket: `neg-${level}`, text: level === LEVELS ? `−${short(scale)}` : "" });
   swatches.push({ bucket: "zero", text: "0" });
   for (let level = 1; level <= LEVELS; level++) swatches.push({ bucket: `pos-${level}`, text: level === LEVELS ? `+${short(scale)}` : "" });
-  const shared = episode.header.group ? "one scale for the group (99th percentile" : "scale of this episode (99th percentile";
+  const whose = shared?.words ?? (episode.header.group ? "one scale for the group" : "scale of this episode");
   const factor = presses ? ` × ${short(2 ** (presses / STEPS))})` : ")";
-  return { title: titleOf(name), unit: `in ${unitOf(name)}, ${shared}${factor}`, swatches: [...swatches, { bucket: "masked", text: "masked" }] };
+  return { title: titleOf(name), unit: `in ${unitOf(name)}, ${whose} (99th percentile${factor}`, swatches: [...swatches, { bucket: "masked", text: "masked" }] };
 }
 
 export function short(value) {

@@ -14,13 +14,13 @@ export class Painter {
     this.near = new Set();
     this.painted = new Set();
     this.chunkOf = new WeakMap();
-    this.bucket = () => null;
-    this.special = () => false;
+    this.bucketOf = () => () => null;
+    this.borders = false;
     this.highlights = new Map();
     if (useHighlights) {
       for (const name of [...HIGHLIGHTS, ...MARKS]) {
         const highlight = new Highlight();
-        highlight.priority = name === "special" ? 1 : MARKS.indexOf(name) >= 0 ? 2 + MARKS.indexOf(name) : 0;
+        highlight.priority = { even: -1, special: 1 }[name] ?? (MARKS.includes(name) ? 2 + MARKS.indexOf(name) : 0);
         this.highlights.set(name, highlight);
         CSS.highlights.set(name, highlight);
       }
@@ -29,7 +29,7 @@ export class Painter {
     this.observer = new IntersectionObserver((entries) => this.moved(entries), { rootMargin: "600px 0px" });
   }
 
-  // Forgets all chunks: another episode comes.
+  // Forgets all chunks: another view comes.
   reset() {
     this.observer.disconnect();
     for (const highlight of this.highlights.values()) highlight.clear();
@@ -43,10 +43,11 @@ export class Painter {
     this.observer.observe(chunk.element);
   }
 
-  // Sets what is drawn: `bucket(token, span)` gives the name of a highlight or null.
-  colour(bucket, special) {
-    this.bucket = bucket;
-    this.special = special;
+  // Sets what is drawn: `bucketOf(chunk)` gives (token, span) -> the name of a highlight or null; `borders`: whether every
+  // second token is shaded, so that each can be told from its neighbours.
+  colour(bucketOf, borders = false) {
+    this.bucketOf = bucketOf;
+    this.borders = borders;
     for (const [name, highlight] of this.highlights) if (!MARKS.includes(name)) highlight.clear();
     this.painted.clear();
     for (const chunk of this.near) this.paint(chunk);
@@ -67,20 +68,35 @@ export class Painter {
     for (const chunk of chunks) this.paint(chunk);
   }
 
+  // Paints what a chunk shows: all of it, or its tokens up to `chunk.shown` while a replay writes it.
   paint(chunk) {
     if (this.painted.has(chunk)) return;
     this.painted.add(chunk);
-    const runs = this.runs(chunk);
-    if (this.useHighlights) {
-      for (const [name, start, end] of runs) if (name) this.highlights.get(name).add(rangeIn(chunk, start, end));
-      for (let t = chunk.first; t < chunk.last; t++) {
-        if (!this.special(t)) continue;
-        const start = startOf(chunk.span, t);
-        this.highlights.get("special").add(rangeIn(chunk, start - chunk.start, chunk.span.ends[t - chunk.span.start] - chunk.start));
-      }
-      return;
+    if (this.useHighlights) this.paintTokens(chunk, chunk.first, chunk.shown ?? chunk.last);
+    else this.fill(chunk);
+  }
+
+  // A replay wrote the tokens [from, to) of a chunk: only they are painted.
+  extend(chunk, from, to) {
+    if (!this.painted.has(chunk)) return;
+    if (this.useHighlights) this.paintTokens(chunk, from, to);
+    else this.fill(chunk);
+  }
+
+  paintTokens(chunk, from, to) {
+    for (const [name, start, end] of this.runs(chunk, from, to)) if (name) this.highlights.get(name).add(rangeIn(chunk, start, end));
+    for (let t = from; t < to; t++) {
+      const special = chunk.episode.isSpecial(t);
+      if (!special && !(this.borders && t % 2 === 0)) continue;
+      const start = startOf(chunk.span, t) - chunk.start, end = chunk.span.ends[t - chunk.span.start] - chunk.start;
+      if (special) this.highlights.get("special").add(rangeIn(chunk, start, end));
+      if (this.borders && t % 2 === 0) this.highlights.get("even").add(rangeIn(chunk, start, end));
     }
-    const pieces = runs.map(([name, start, end]) => {
+  }
+
+  // Without CSS highlights: one span a run.
+  fill(chunk) {
+    const pieces = this.runs(chunk, chunk.first, chunk.shown ?? chunk.last).map(([name, start, end]) => {
       const piece = document.createElement("span");
       if (name) piece.className = `h-${name}`;
       piece.append(document.createTextNode(chunk.text.slice(start, end)));
@@ -89,21 +105,22 @@ export class Painter {
     chunk.element.replaceChildren(...pieces);
   }
 
-  // The runs of one bucket in a chunk: [name, start, end] in UTF-16 units of the chunk's text.
-  runs(chunk) {
+  // The runs of one bucket in the tokens [from, to) of a chunk: [name, start, end] in UTF-16 units of the chunk's text.
+  runs(chunk, from, to) {
     const { span } = chunk;
+    const bucket = this.bucketOf(chunk);
     const found = [];
-    let at = 0, name = null;
-    for (let t = chunk.first; t < chunk.last; t++) {
+    let at = to > from ? startOf(span, from) - chunk.start : 0, name = null;
+    for (let t = from; t < to; t++) {
       const end = span.ends[t - span.start] - chunk.start;
-      const next = this.bucket(t, span);
+      const next = bucket(t, span);
       if (next !== name) {
         const start = startOf(span, t) - chunk.start;
         if (start > at) found.push([name, at, start]);
         at = start;
         name = next;
       }
-      if (t === chunk.last - 1 && end > at) found.push([name, at, end]);
+      if (t === to - 1 && end > at) found.push([name, at, end]);
     }
     return found;
   }
@@ -117,8 +134,9 @@ export class Painter {
     highlight?.clear();
     if (first === null || (!highlight && name !== "caret")) return;
     for (const chunk of chunks) {
-      if (chunk.last <= first || last <= chunk.first) continue;
-      const from = Math.max(first, chunk.first), to = Math.min(last, chunk.last);
+      const shown = chunk.shown ?? chunk.last;
+      if (shown <= first || last <= chunk.first) continue;
+      const from = Math.max(first, chunk.first), to = Math.min(last, shown);
       const start = startOf(chunk.span, from) - chunk.start, end = chunk.span.ends[to - 1 - chunk.span.start] - chunk.start;
       if (end <= start) continue;
       if (highlight) highlight.add(rangeIn(chunk, start, end));

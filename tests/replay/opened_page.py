@@ -1,0 +1,51 @@
+"""A page in a real browser, with everything that it logged, asked for, or threw."""
+
+from pathlib import Path
+from typing import Any
+
+ARGUMENTS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+).split()
+WIDE = {"width": 1280, "height": 860}
+VIEWS = ("run", "group", "episode", "replay", "compare", "checks")
+
+
+class Opened:
+    """A page, its troubles and its requests."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.troubles: list[str] = []
+        self.requests: list[str] = []
+        page.on("console", lambda message: self.troubles.append(message.text))
+        page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        page.on("dialog", lambda dialog: self.troubles.append(dialog.message))
+        page.on("request", lambda request: self.requests.append(request.url))
+
+    def goto(self, file: Path, tail: str = "") -> Any:
+        self.page.goto("about:blank")  # a change of the address alone would not load the page again
+        self.page.goto(file.as_uri() + tail)
+        self.page.wait_for_selector("html[data-ready]", timeout=60_000)
+        return self.page
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def wait(self, view: str, row: int | None = None) -> None:
+        """Wait until a view (of a row of the listing) is shown."""
+        at = "" if row is None else f'[data-ready="{row}"]'
+        self.page.wait_for_selector(f'html[data-view="{view}"]{at}')
+
+    def text(self) -> str:
+        return self.page.evaluate("[...document.querySelectorAll('.chunk')].map((c) => c.textContent).join('')")
+
+    def token(self) -> int | None:
+        """Return the token that is kept, or where the replay stands."""
+        found = self.page.evaluate("document.documentElement.dataset.token")
+        return int(found) if found else None
+
+    def drawn(self) -> list[str]:
+        """Return the highlights that are drawn somewhere."""
+        return self.page.evaluate("[...CSS.highlights].filter(([name, h]) => h.size).map(([name]) => name).sort()")
