@@ -74,10 +74,18 @@ def configuration_page() -> str:
     for kind, command in ((TrainConfig, "train"), (SFTConfig, "sft")):
         lines += [f"## accredit {command}", "", inspect.cleandoc(kind.__doc__ or ""), "", *field_table(kind, "", parts)]
         lines += [""]
-    lines += ["## Parts", ""]
-    for name, part in parts.items():
-        lines += [f"### {name}", "", inspect.cleandoc(part.__doc__ or ""), "", *field_table(part, f"{name}.", {}), ""]
+    lines += ["## Parts", "", *sections(parts)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def sections(parts: dict[str, Any]) -> list[str]:
+    """Return a section a part, each followed by those of its own parts."""
+    lines: list[str] = []
+    for name, part in parts.items():
+        inner: dict[str, Any] = {}
+        table = field_table(part, f"{name}.", inner)
+        lines += [f"### {name}", "", inspect.cleandoc(part.__doc__ or ""), "", *table, "", *sections(inner)]
+    return lines
 
 
 def field_table(kind: Any, prefix: str, parts: dict[str, Any]) -> list[str]:
@@ -86,8 +94,9 @@ def field_table(kind: Any, prefix: str, parts: dict[str, Any]) -> list[str]:
     for name, field in kind.model_fields.items():
         annotation = field.annotation
         if isinstance(annotation, type) and hasattr(annotation, "model_fields"):
-            parts[name] = annotation
-            rows.append(f"| [`{name}.*`](#{name.lower()}) | | | {cell(first_line(annotation.__doc__))} |")
+            parts[prefix + name] = annotation
+            anchor = (prefix + name).lower().replace(".", "")
+            rows.append(f"| [`{prefix}{name}.*`](#{anchor}) | | | {cell(first_line(annotation.__doc__))} |")
             continue
         bounds = ", ".join(str(bound) for bound in map(bound_of, field.metadata) if bound)
         shown = kind_of(annotation) + (f", {bounds}" if bounds else "")
