@@ -2,7 +2,7 @@
 
 import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 
 from accredit.credit import AccreditError, Trajectory
 
-from .batch import Row, collate, micro_batches, rows_of, weigh
+from .batch import Batch, Row, collate, rows_of, weigh
 from .config import LossConfig, OptimizerConfig
+from .distributed import ALONE, Processes
+from .distributed_rows import deal, weightless
 from .logprobs import score
 from .loss import kl_penalty, policy_loss
+from .vocabulary import Scores
 
 __all__ = ["UpdateError", "Updater"]
 
@@ -24,11 +27,27 @@ class UpdateError(AccreditError, FloatingPointError):
 
 
 class Updater:
-    """Spends advantages on the weights of one model."""
+    """Spends advantages on the weights of one model.
 
-    def __init__(self, model: Any, optimizer: torch.optim.Optimizer, loss: LossConfig, config: OptimizerConfig) -> None:
+    With several `processes` all make the same update of a `ShardedModel` from the same trajectories; each computes its
+    part of the micro-batches, and `reference` is sharded too. Alone, the reference is a copy of the model.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        optimizer: torch.optim.Optimizer,
+        loss: LossConfig,
+        config: OptimizerConfig,
+        processes: Processes = ALONE,
+        reference: Any = None,
+    ) -> None:
         self._model, self._optimizer, self._loss, self._config = model, optimizer, loss, config
-        self._reference = copy.deepcopy(model).eval().requires_grad_(False) if loss.kl > 0 else None
+        self._processes = processes
+        self._score = _call if processes.sharded else score
+        if reference is None and loss.kl > 0:
+            reference = copy.deepcopy(model)
+        self._reference = reference.eval().requires_grad_(False) if reference is not None else None
         self._weights = [weight for group in optimizer.param_groups for weight in group["params"]]
         self._device = next(model.parameters()).device
 
@@ -58,6 +77,7 @@ class Updater:
                     continue
                 norms.append(self._step(weighed, sums, first=steps == 0))
                 steps += 1
+        sums = _added(self._processes.gather(sums))
         tokens = max(1.0, sums.get("tokens", 0.0))
         fresh = max(1.0, sums.get("fresh_tokens", 0.0))
         return {
@@ -78,9 +98,10 @@ class Updater:
     def _step(self, weighed: Sequence[Row], sums: dict[str, float], first: bool) -> float:
         self._model.train()
         self._optimizer.zero_grad(set_to_none=True)
-        for rows in micro_batches(weighed, self._config.micro_tokens):
-            batch = collate(rows, self._device)
-            logprobs_N, entropy_N = score(self._model, batch)
+        world = self._processes.world
+        for rows in deal(weighed, self._config.micro_tokens, self._processes.rank, world):
+            batch = collate(rows or weightless(weighed), self._device)
+            logprobs_N, entropy_N = self._score(self._model, batch)
             loss_N, clipped_N = policy_loss(
                 logprobs_N,
                 batch.logprobs_N,
@@ -95,24 +116,39 @@ class Updater:
                 total = total - self._loss.entropy * (entropy_N * batch.kl_weight_N).sum()
             if self._reference is not None:
                 with torch.no_grad():
-                    reference_N = score(self._reference, batch).logprobs_N
+                    reference_N = self._score(self._reference, batch).logprobs_N
                 kl = (kl_penalty(logprobs_N, reference_N, self._loss.kl_estimator) * batch.kl_weight_N).sum()
                 total = total + self._loss.kl * kl
-                _add(sums, kl=kl.detach())
-                drift_N, paid_N = logprobs_N.detach() - reference_N, batch.advantages_N > 0
-                _add(sums, drift_paid=drift_N[paid_N].sum(), paid=paid_N.sum())
-                _add(sums, drift_rest=drift_N[~paid_N].sum(), rest=(~paid_N).sum())
-            total.backward()
+                if rows:
+                    _add(sums, kl=kl.detach())
+                    drift_N, paid_N = logprobs_N.detach() - reference_N, batch.advantages_N > 0
+                    _add(sums, drift_paid=drift_N[paid_N].sum(), paid=paid_N.sum())
+                    _add(sums, drift_rest=drift_N[~paid_N].sum(), rest=(~paid_N).sum())
+            (total * world).backward()  # shards get the mean of the processes' gradients, and weights ask for the sum
+            if not rows:
+                continue
             gap_N = (logprobs_N.detach() - batch.logprobs_N).abs()
             _add(sums, policy=policy.detach(), tokens=len(gap_N), clipped=clipped_N.sum())
             _add(sums, forward=len(batch.token_ids_T), rows=sum(len(row.token_ids_T) for row in rows))
             if first:
                 _add(sums, gap=gap_N.sum(), entropy=entropy_N.detach().sum(), fresh_tokens=len(gap_N))
         norm = torch.nn.utils.clip_grad_norm_(self._weights, self._config.grad_clip)
+        if self._processes.sharded:
+            norm = norm.full_tensor()  # pyright: ignore[reportCallIssue]  # a DTensor
         if not bool(torch.isfinite(norm)):
             raise UpdateError(f"the gradient norm is {norm.item()}: nothing was stepped. Lower optimizer.lr")
         self._optimizer.step()
         return float(norm)
+
+
+def _call(model: Any, batch: Batch) -> Scores:
+    """Score a batch with a sharded model, whose weights come together only where it is called itself."""
+    return model(batch)
+
+
+def _added(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: sum(part.get(name, 0.0) for part in parts) for name in names}
 
 
 def _drift(sums: dict[str, float]) -> dict[str, float]:
