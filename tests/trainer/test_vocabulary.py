@@ -44,7 +44,7 @@ def test_any_blocks_give_the_plain_values_and_gradients(tokens, vocabulary, size
     for weights in ((by_logprob, None), (None, by_entropy), (by_logprob, by_entropy)):
         gradients = [
             torch.autograd.grad(
-                sum((weight * part).sum() for weight, part in zip(weights, parts, strict=True) if weight is not None),
+                torch.stack([(w * part).sum() for w, part in zip(weights, parts, strict=True) if w is not None]).sum(),
                 leaves,
                 retain_graph=True,
             )
@@ -56,6 +56,7 @@ def test_any_blocks_give_the_plain_values_and_gradients(tokens, vocabulary, size
 
 def test_the_gradient_is_that_of_finite_differences():
     hidden, weight, bias, labels = tensors(5, 7, 3)
+    assert bias is not None
     assert torch.autograd.gradcheck(
         lambda h, w, b: tuple(log_probabilities(h, w, b, labels, (2, 3))), (hidden, weight, bias)
     )
@@ -78,8 +79,8 @@ def test_logits_of_a_thousand_neither_overflow_nor_lose_the_small_differences():
 
 
 def test_16_bit_weights_are_summed_in_float32():
-    hidden, weight, bias, labels = (t.detach() for t in tensors(64, 50, 96))
-    hidden, weight, bias = hidden.bfloat16(), weight.bfloat16(), bias.bfloat16()
+    *values, labels = tensors(64, 50, 96)
+    hidden, weight, bias = (value.detach().bfloat16() for value in values if value is not None)
     found = log_probabilities(hidden, weight, bias, labels)
     expected = plain(hidden.double(), weight.double(), bias.double(), labels)
     assert found.logprobs_N.dtype is torch.float32
