@@ -45,6 +45,7 @@ COMMANDS = (
     Entry("ablate", "accredit.commands.ablate", "Train with several credit functions by the same seeds, and judge."),
     Entry("sandbox", "accredit.commands.sandbox", "Try what this machine has to run untrusted code, and run some."),
     Entry("replay", "accredit.commands.replay", "Look at stored trajectories: who was paid, and why."),
+    Entry("convert", "accredit.commands.convert", "Convert episodes to and from files of verifiers and OpenEnv."),
 )
 
 _EPILOG = "Exit codes: 0 done, 1 failed, 2 wrong command line or configuration, 130 interrupted."

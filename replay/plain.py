@@ -4,7 +4,7 @@ __all__ = ["one_line", "printable"]
 
 
 def printable(text: str) -> str:
-    """Return `text` with control, direction and invisible characters as `\\u001b`; newlines and tabs stay."""
+    """Return `text` with control, direction and invisible characters as their code; newlines and tabs stay."""
     return "".join(c if c in "\n\t" or c.isprintable() else _written_out(c) for c in text)
 
 

@@ -105,17 +105,8 @@ def _ledger(episode: StoredEpisode, console: Console, rows: int) -> None:
             token = one_line(episode.token_bytes[at].decode("utf-8", "backslashreplace"))
             logprob = "" if np.isnan(t.logprobs[at]) else f"{t.logprobs[at]:.3f}"
             sums = [_sum(episode.credit.credit, at), _sum(episode.credit.advantage, at)] if episode.credit else ["", ""]
-            lines.append(
-                [
-                    str(at),
-                    repr(token),
-                    str(t.token_ids[at]),
-                    logprob,
-                    rewards.get(at, ""),
-                    *sums,
-                    MASK_REASONS[span.kind],
-                ]
-            )
+            head = [str(at), repr(token), str(t.token_ids[at]), logprob, rewards.get(at, "")]
+            lines.append([*head, *sums, MASK_REASONS[span.kind]])
     if console.is_terminal:
         table = Table(*columns, padding=(0, 1), title=Text(title))
         for line in lines:

@@ -16,6 +16,7 @@ from accredit.credit.ledger import Credit
 from accredit.credit.trajectory import Group
 
 from .columns import EpisodeColumns, sync_folder, to_table, write_atomically
+from .reader import StoredEpisode
 from .schema import SCHEMA_VERSION, IndexRow, to_record
 
 __all__ = ["TraceWriter"]
@@ -52,7 +53,18 @@ class TraceWriter:
             TraceError: an episode has no id or one used before in this step, or lengths do not fit.
 
         """
-        episodes = _flatten(groups, credits, token_bytes)
+        self._write(step, _flatten(groups, credits, token_bytes), split)
+
+    def write_stored(self, step: int, episodes: Sequence[StoredEpisode], split: str = "train") -> None:
+        """Store episodes that were read elsewhere, as they are.
+
+        Raises:
+            TraceError: as for `write`.
+
+        """
+        self._write(step, [EpisodeColumns(e.trajectory, e.credit, e.token_bytes) for e in episodes], split)
+
+    def _write(self, step: int, episodes: Sequence[EpisodeColumns], split: str) -> None:
         keys = self._new_keys(step, episodes)
         if not episodes:
             return
