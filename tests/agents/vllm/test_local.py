@@ -14,6 +14,8 @@ from accredit.agents.vllm.options import VLLMOptions
 from accredit.agents.vllm.parity import ParityError
 from accredit.agents.vllm.policy import VLLMPolicy
 
+pytestmark = pytest.mark.timeout(900)  # engines start, several times slower on a machine that is busy
+
 # float32 sums in another order: seen below 2e-5
 TOLERANCE = 1e-4
 
@@ -101,19 +103,6 @@ def test_settings_that_make_another_policy_are_refused(loaded, argument):
         VLLMPolicy(loaded.model, VLLMOptions(engine_args=argument))
 
 
-def test_a_tied_head_that_an_update_leaves_behind_is_found(step):
-    torch.manual_seed(1)
-    model = load_model("base").model
-    tied = VLLMOptions(context_tokens=512, engine_args={"hf_overrides": {"tie_word_embeddings": True}})
-    policy = VLLMPolicy(model, tied)
-    try:
-        step(model)
-        with pytest.raises(ParityError, match="tied output head"):
-            policy.updated(1)
-    finally:
-        policy.close()
-
-
 def test_a_lost_replica_leaves_its_episodes_to_the_others(requests, sample, largest_gap, step, untie):
     torch.manual_seed(2)
     model = untie(load_model("base").model)
@@ -144,9 +133,7 @@ def test_a_lost_replica_leaves_its_episodes_to_the_others(requests, sample, larg
         policy.close()
 
 
-@pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="needs a GPU, whose memory is shared"
-)
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU, whose memory is shared")
 def test_weights_arrive_through_memory_of_the_gpu(requests, sample, largest_gap, step):
     model = load_model("base", device="cuda").model
     policy = VLLMPolicy(model, VLLMOptions(context_tokens=512, weights="ipc", gpu_memory=0.2))

@@ -2,9 +2,13 @@
 
 import json
 
+import pytest
+
 from accredit.cli import main
 from accredit.credit.traces import open_run
 from accredit.trainer.metrics import read_metrics
+
+pytestmark = pytest.mark.timeout(900)  # engines start, several times slower on a machine that is busy
 
 
 def test_a_run_trains_over_vllm_and_records_the_version_of_every_turn(tmp_path, capsys):
