@@ -6,7 +6,6 @@ run by the session's live interpreter instead, whose names stay from cell to cel
 holds data and protocols only; it starts nothing.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -150,6 +149,8 @@ class IsolationReport:
     @property
     def isolation_id(self) -> str:
         """Short stable name of this set of layers, for trajectories."""
+        import hashlib  # not in the slots, whose every fork would pay for it
+
         text = self.backend + "".join(f"{layer.name}={layer.on}" for layer in self.layers)
         return f"{self.backend}-{self.level.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 

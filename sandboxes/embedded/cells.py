@@ -12,7 +12,6 @@ import select
 import signal
 import socket
 import struct
-import tempfile
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -27,7 +26,8 @@ from .folder import remove_tree
 from .interpreter import CELL, HELLO
 from .namespaces import Way
 from .page import ReportPage
-from .processes import FAILED, disk_full, fork_init, say, sealed, settle
+from .place import new_folder
+from .processes import FAILED, disk_full, new_processes, say, sealed, settle
 from .wire import SETUP_S
 
 _ENDED = struct.Struct("<IidI?")
@@ -195,9 +195,9 @@ class Interpreter:
         """Kill the states and the init, and with it all processes of its namespace."""
         for session in list(self.states):
             self.drop(session)
-        with suppress(ProcessLookupError):
+        with suppress(ChildProcessError, ProcessLookupError):  # a run may have reaped it, had it died
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             os.kill(self.pid, signal.SIGKILL)
-        with suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
         os.close(self.status)
         self.page.close()
@@ -222,12 +222,12 @@ def start(plan: Plan, own_processes: int | None, session: int, limits: Limits) -
     setup, setup_end = os.pipe2(os.O_CLOEXEC)
     control, control_end = _socket_pair()
     page, supervisor = ReportPage(), os.getpid()
-    scratch = None if plan.way is not Way.NONE else tempfile.mkdtemp(dir=plan.place)
-    pid = fork_init(own_processes)
-    if pid == 0:
-        control.close()
-        ends = (status_end, setup_end, control_end)
-        _be_init(plan, ends, page, scratch or "/tmp", limits, 0 if own_processes is not None else supervisor)
+    scratch = None if plan.way is not Way.NONE else new_folder(plan.place)
+    with new_processes(own_processes):
+        pid = os.fork()
+        if pid == 0:
+            ends = (status_end, setup_end, control_end)
+            _be_init(plan, ends, page, scratch or "/tmp", limits, 0 if own_processes is not None else supervisor)
     for fd in (status_end, setup_end):
         os.close(fd)
     control_end.close()

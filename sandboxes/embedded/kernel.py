@@ -6,7 +6,6 @@ Every function raises `OSError` with the call's name when the kernel says no.
 import ctypes
 import errno
 import os
-import platform
 import signal
 import struct
 
@@ -20,12 +19,13 @@ PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 SECCOMP_MODE_FILTER = 2
 SIGKILL = 9
 
-MACHINE = platform.machine()
+MACHINE = os.uname().machine
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _PROCS_OFFSET = 10 * ctypes.sizeof(ctypes.c_long)  # in what sysinfo(2) fills in
 _CAPABILITY_VERSION_3 = 0x20080522
 
 libc = ctypes.CDLL(None, use_errno=True)
+libc.prctl.argtypes = (ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_ulong)
 
 
 def check(result: int, call: str) -> int:
@@ -62,6 +62,13 @@ def pidfd_open(pid: int) -> int | None:
         return None
 
 
+def signalfd(number: int) -> int:
+    """Block a signal, which children inherit, and return a descriptor that is readable while it is pending."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [number])
+    mask = (ctypes.c_uint64 * 16)(1 << (number - 1))
+    return check(libc.signalfd(-1, mask, os.O_CLOEXEC | os.O_NONBLOCK), "signalfd")
+
+
 def tasks() -> int:
     """Return how many tasks the kernel has; inside gVisor that is how many the container has."""
     facts = ctypes.create_string_buffer(256)
@@ -95,9 +102,8 @@ def pivot_root(new: str, old: str) -> None:
 
 def prctl(option: int, first: int = 0, second: object = 0) -> None:
     """Set one attribute of this process."""
-    wide = ctypes.c_ulong(second) if isinstance(second, int) else second
-    zero = ctypes.c_ulong(0)
-    check(libc.prctl(ctypes.c_int(option), ctypes.c_ulong(first), wide, zero, zero), f"prctl {option}")
+    if libc.prctl(option, first, second, 0, 0) < 0:
+        check(-1, f"prctl {option}")
 
 
 def be_fresh() -> None:
@@ -124,6 +130,4 @@ def die_with_parent(parent: int) -> None:
 
 def drop_capabilities() -> None:
     """Give up every capability, in whichever user namespace they were held."""
-    header = ctypes.create_string_buffer(struct.pack("<Ii", _CAPABILITY_VERSION_3, 0), 8)
-    none = ctypes.create_string_buffer(24)
-    check(libc.capset(header, none), "capset")
+    check(libc.capset(struct.pack("<Ii", _CAPABILITY_VERSION_3, 0), bytes(24)), "capset")

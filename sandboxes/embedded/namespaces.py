@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from enum import StrEnum
 
-from . import kernel
+from . import init, kernel
 from .kernel import MS_BIND, MS_NODEV, MS_NOEXEC, MS_NOSUID, MS_PRIVATE, MS_RDONLY, MS_REC, MS_REMOUNT
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache")
@@ -71,6 +71,7 @@ def make_root(disk_mb: int) -> None:
             _bind(_HOST + source, path)
     for path in ("/tmp", "/proc", "/dev", WORK):
         os.mkdir(path)
+    init.install()
     for name in _DEVICES:
         _bind(f"{_HOST}/dev/{name}", f"/dev/{name}", read_only=False)
     for name, target in _DEVICE_LINKS.items():
@@ -84,7 +85,7 @@ def make_root(disk_mb: int) -> None:
 
 
 def enter_run(disk_mb: int) -> None:
-    """Give the first process of a run's process namespace its own `/tmp` and `/proc`."""
+    """Give a process of a run's process namespace its own `/tmp` and `/proc`."""
     kernel.unshare(kernel.NEWNS)
     flags = MS_NOSUID | MS_NODEV
     _mount_scratch("/tmp", disk_mb)

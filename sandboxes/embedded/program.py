@@ -8,7 +8,6 @@ import atexit
 import linecache
 import os
 import sys
-import threading
 import traceback
 import types
 from typing import Any, NoReturn, TextIO
@@ -83,11 +82,18 @@ def _writer(fd: int) -> TextIO:
 
 def _finish() -> None:
     """Do what the interpreter does at its end, whatever state the program left it in."""
-    for step in (threading._shutdown, atexit._run_exitfuncs, flush):  # pyright: ignore[reportAttributeAccessIssue]
+    for step in (_await_threads, atexit._run_exitfuncs, flush):
         try:
             step()
         except BaseException:  # the program's leftovers; its outcome is already decided
             continue
+
+
+def _await_threads() -> None:
+    """Wait for the threads that are no daemons. The slot imports no `threading`: it would cost a tenth of a fork."""
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        threading._shutdown()
 
 
 def flush() -> None:

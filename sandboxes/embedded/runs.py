@@ -1,8 +1,7 @@
 """One run, from order to evidence, as the slot's supervisor sees it.
 
-The supervisor waits for the init to die, never for the end of a pipe, which an orphan of the program could hold open.
-It keeps the clock, counts the output and reads the kernel's counters; what the program's process reports is passed on
-unread.
+The supervisor waits for the program to die, never for the end of a pipe, which an orphan could hold open. It keeps the
+clock, counts the output and reads the kernel's counters; what the program's process reports is passed on unread.
 """
 
 import json
@@ -23,7 +22,7 @@ from .confine import Plan
 from .folder import remove_tree
 from .namespaces import Way
 from .orphans import kill_descendants, kill_user
-from .processes import FAILED, INIT_STATUS, READY, TRIAL, Order, Pair, make_pair
+from .processes import FAILED, READY, TRIAL, Burial, Order, Pair, disk_full, make_pair
 from .wire import SETUP_S
 
 _COUNT_S = 0.02
@@ -71,13 +70,14 @@ class Supervisor:
     control: socket.socket
     trainer: int | None
     own_processes: int | None
+    child_ends: int | None = None
     spare: Pair | None = None
     interpreters: dict[int, Interpreter] = field(default_factory=dict)
 
     def prepare(self, disk_mb: int) -> None:
         """Make the processes of the next run in advance, unless they are there."""
         if self.spare is None:
-            self.spare = make_pair(self.plan, self.own_processes, disk_mb)
+            self.spare = make_pair(self.plan, self.own_processes, disk_mb, self.child_ends)
 
     def try_walls(self, limits: Limits) -> dict[str, str]:
         """Build every wall of the plan around an empty process; return the ones that failed, with the reason."""
@@ -102,15 +102,15 @@ class Supervisor:
             if watch.stopped is Stopped.PROCESSES and "uid_drop" in self.plan.layers:
                 kill_user(self.plan.uid)
         finally:
-            watch.kill()
-            _, init_status, used = os.wait4(pair.pid, 0)
+            watch.kill(self.plan)
+            buried = pair.bury()
             if self.plan.way is Way.NONE:
                 kill_descendants(self.plan.contained, self.living())
                 remove_tree(pair.scratch)
             watch.drain()
-        evidence = watch.evidence(init_status)
-        evidence.update(cpu_s=used.ru_utime + used.ru_stime, cpu_limit_s=limits.cpu_s, command=order.argv is not None)
-        peak_mb: float | None = used.ru_maxrss / 1024
+        evidence = watch.evidence(buried)
+        evidence.update(cpu_s=buried.cpu_s, cpu_limit_s=limits.cpu_s, command=order.argv is not None)
+        peak_mb: float | None = buried.peak_mb
         if group is not None:
             evidence["oom_kills"] = group.oom_kills() - oom_before
             refused = group.pids_refused()
@@ -118,7 +118,7 @@ class Supervisor:
             peak_mb = group.peak_mb() or peak_mb
         usage = {"wall_s": evidence["wall_s"], "cpu_s": evidence["cpu_s"], "peak_memory_mb": peak_mb}
         report = pair.page.read()
-        pair.page.close()
+        pair.close()
         return Result(evidence, usage, watch.output, report, bytes(watch.setup_text))
 
     def discard_spare(self) -> None:
@@ -127,11 +127,10 @@ class Supervisor:
         if pair is None:
             return
         pair.kill()
-        os.waitpid(pair.pid, 0)
-        for fd in (pair.stdout, pair.stderr, pair.setup, pair.status):
+        pair.bury()
+        for fd in (pair.stdout, pair.stderr):
             os.close(fd)
-        pair.feed.close()
-        pair.page.close()
+        pair.close()
         if self.plan.way is Way.NONE:
             kill_descendants(self.plan.contained, self.living())
             remove_tree(pair.scratch)
@@ -155,10 +154,10 @@ class Supervisor:
         return ceil(used_mb) if used_mb >= 1 else 0
 
     def _take_pair(self, disk_mb: int) -> Pair:
-        if self.spare is not None and (self.spare.disk_mb != disk_mb or self.spare.ended()):
+        if self.spare is not None and (self.spare.disk_mb != disk_mb or self.spare.ended() or self.spare.init_gone()):
             self.discard_spare()  # its `/tmp` has another size, or a cell has used up the memory that both share
         pair, self.spare = self.spare, None
-        return pair or make_pair(self.plan, self.own_processes, disk_mb)
+        return pair or make_pair(self.plan, self.own_processes, disk_mb, self.child_ends)
 
 
 @dataclass(slots=True)
@@ -175,9 +174,12 @@ class Watch:
     stopped: Stopped | None = None
     cancelled: bool = False
     setup_late: bool = False
+    ended: bool = False
+    init_gone: bool = False
+    disk_full: bool = False
 
     def until_end(self, control: socket.socket, trainer: int | None, most_tasks: int | None) -> None:
-        """Wait until the init is dead or the run has to be stopped, also for having more than `most_tasks`."""
+        """Wait until the program is dead or the run has to be stopped, also for having more than `most_tasks`."""
         pair, poll = self.pair, select.poll()
         for fd in (pair.stdout, pair.stderr, pair.setup, pair.end, control.fileno(), trainer):
             if fd is not None:
@@ -216,7 +218,7 @@ class Watch:
             if self.output.full:
                 self.stopped = Stopped.OUTPUT
                 return
-            if pair.end in ready:
+            if pair.end in ready and pair.ended():
                 return
 
     def _hear_setup(self) -> bool:
@@ -233,9 +235,14 @@ class Watch:
             raise TrainerGone
         return frame.header.get("cancel") == self.run_id
 
-    def kill(self) -> None:
-        """Kill the init, and with it all processes of its namespace."""
+    def kill(self, plan: Plan) -> None:
+        """Note how the program has left things, if it has ended, then kill the init, and with it all that is left."""
         self.wall_used_s = 0.0 if self.began is None else time.monotonic() - self.began
+        self.ended = self.pair.ended()
+        if self.ended:
+            self.init_gone = self.pair.init_gone()
+            with self.pair.scratch_left() as scratch:
+                self.disk_full = disk_full(plan, scratch)
         self.pair.kill()
 
     def drain(self) -> None:
@@ -251,19 +258,14 @@ class Watch:
         if self.output.full and self.stopped is None:
             self.stopped = Stopped.OUTPUT
 
-    def evidence(self, init_status: int) -> dict[str, Any]:
+    def evidence(self, buried: Burial) -> dict[str, Any]:
         """Return the run's evidence as JSON fields, the kernel's counters aside."""
-        passed_on = b""
-        for fd in (self.pair.setup, self.pair.status):
-            os.set_blocking(fd, False)
+        os.set_blocking(self.pair.setup, False)
         try:
             while self._hear_setup():
                 pass
-            passed_on = os.read(self.pair.status, INIT_STATUS.size)
         except BlockingIOError:
             pass
-        for fd in (self.pair.setup, self.pair.status):
-            os.close(fd)
         facts: dict[str, Any] = {"stopped": self.stopped, "cancelled": self.cancelled, "wall_s": self.wall_used_s}
         if self.cancelled:
             return facts
@@ -271,8 +273,8 @@ class Watch:
             reason = self.setup_text.removeprefix(FAILED).decode("utf-8", "replace")
             reason = reason or ("its walls took too long" if self.setup_late else "it ended before the program began")
             return facts | {"fault": Status.START_FAILED, "detail": reason}
-        if len(passed_on) == INIT_STATUS.size:
-            facts["wait_status"], facts["disk_full"] = INIT_STATUS.unpack(passed_on)
-        elif self.stopped is None:
-            facts |= {"fault": Status.LOST, "detail": f"the run's init ended with wait status {init_status}"}
+        if self.init_gone and self.stopped is None:
+            facts |= {"fault": Status.LOST, "detail": "the run's init ended before the program"}
+        elif self.ended:
+            facts |= {"wait_status": buried.wait_status, "disk_full": self.disk_full}
         return facts

@@ -6,6 +6,7 @@ list over a known range, not an allow list: calls newer than the table answer EN
 
 import ctypes
 import errno
+import functools
 import struct
 
 from . import kernel
@@ -16,14 +17,15 @@ _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x50000, 0x80000000
 _AT_NUMBER, _AT_MACHINE, _AT_FIRST, _AT_SECOND = 0, 4, 16, 24  # offsets in struct seccomp_data, low halves
 _MACHINE_IDS = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32_BIT = 0x40000000
-_CLONE_NEW_FLAGS = 0x7E020000
+_CLONE_DENIED = 0x7E020000 | 0x8000  # new namespaces, and siblings, which would be the supervisor's children
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 
 
 class _Program(ctypes.Structure):
-    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_char_p)]
 
 
+@functools.cache  # best filled before the forks
 def assemble(machine: str) -> bytes:
     """Return the BPF program for a machine; raise `OSError` for one without a table."""
     if machine not in DENIED:
@@ -53,7 +55,7 @@ def assemble(machine: str) -> bytes:
     refuse(errno.ENOSYS)
     emit(_EQUAL, CLONE[machine], if_false=4)
     emit(_LOAD, _AT_FIRST)
-    emit(_ANY_BIT, _CLONE_NEW_FLAGS, if_false=1)
+    emit(_ANY_BIT, _CLONE_DENIED, if_false=1)
     refuse()
     emit(_RETURN, _ALLOW)
     emit(_EQUAL, IOCTL[machine], if_false=5)
@@ -74,6 +76,5 @@ def assemble(machine: str) -> bytes:
 def apply() -> None:
     """Install the filter on this thread and all it forks; needs no_new_privs."""
     text = assemble(kernel.MACHINE)
-    buffer = ctypes.create_string_buffer(text, len(text))
-    program = _Program(len(text) // 8, ctypes.cast(buffer, ctypes.c_void_p))
+    program = _Program(len(text) // 8, text)
     kernel.prctl(kernel.PR_SET_SECCOMP, kernel.SECCOMP_MODE_FILTER, ctypes.byref(program))

@@ -22,7 +22,7 @@ from typing import NoReturn
 
 from accredit.sandboxes.protocol import LAYERS, Layer, Limits
 
-from . import cgroup, kernel, live, namespaces, program, rlimits, service, wire
+from . import cgroup, kernel, live, namespaces, program, rlimits, seccomp, service, wire
 from .cgroup import Cgroup
 from .confine import Plan, uid_for
 from .folder import Folder
@@ -151,13 +151,17 @@ def _be_supervisor(start: _Start, door: int, way: Way, answer: int, refusals: li
 
 def _build(start: _Start, way: Way, refusals: list[str]) -> tuple[Supervisor, list[Layer]]:
     """Build the root, try the walls of a run once, and return the supervisor with the layers as found."""
-    own_processes, tasks = None, 0
+    own_processes, child_ends, tasks = None, None, 0
     if way is Way.NONE:
         with suppress(OSError) if start.contained else nullcontext():  # gVisor leaves orphans to the first process
             kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         tasks = rlimits.tasks_of_user(os.getuid())
         if start.contained:
             _close_shared_folders()
+        if (own := kernel.pidfd_open(os.getpid())) is None:
+            child_ends = kernel.signalfd(signal.SIGCHLD)
+        else:
+            os.close(own)
     else:
         own_processes = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         namespaces.make_root(start.limits.disk_mb)
@@ -171,10 +175,12 @@ def _build(start: _Start, way: Way, refusals: list[str]) -> tuple[Supervisor, li
         off.setdefault("uid_drop", "only the user's own id exists in the user namespace")
     elif os.geteuid() != 0:
         off.setdefault("uid_drop", "not root")
+    with suppress(OSError):
+        seccomp.assemble(kernel.MACHINE)
     while True:
         folder.give_to(None if "uid_drop" in off else start.uid)
         plan = Plan(way, frozenset(LAYERS) - off.keys(), start.group, start.uid, tasks, folder, start.contained, place)
-        supervisor = Supervisor(plan, start.control, start.trainer, own_processes)
+        supervisor = Supervisor(plan, start.control, start.trainer, own_processes, child_ends)
         failures = supervisor.try_walls(start.limits)
         if not failures:
             return supervisor, [Layer(name, name not in off, off.get(name, "")) for name in LAYERS]

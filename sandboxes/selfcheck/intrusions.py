@@ -203,7 +203,7 @@ INTRUSIONS = (
     ),
     Program(
         "changes its init's limits",
-        TRY + "import os, resource as r\nfor pid in {1, os.getppid()}:\n"
+        TRY + "import os, resource as r\nfor pid in {1, os.getppid()} - {0}:\n"
         "    attempt('prlimit', lambda: r.prlimit(pid, r.RLIMIT_CPU, (1, 1)))",
         _OK,
     ),

@@ -97,7 +97,7 @@ RESOURCES = (
     ),
     Program(
         "kills its init",
-        "import os, time\nfor s in (2, 9, 15):\n    for pid in {1, os.getppid()}:\n"
+        "import os, time\nfor s in (2, 9, 15):\n    for pid in {1, os.getppid()} - {0}:\n"
         "        try: os.kill(pid, s)\n        except OSError: pass\ntime.sleep(0.1)\nprint('still here')",
         _OK,
         "still here",

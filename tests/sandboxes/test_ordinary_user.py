@@ -50,7 +50,7 @@ PROGRAMS = {
     "memory": "x = []\nwhile True: x.append(bytearray(10**6))",
     "network": "import socket\nsocket.create_connection(('127.0.0.1', 22), 1)",
     "secrets": "import os\nprint(sum(os.path.exists(p) for p in ('/etc/shadow', '/root', '/home')))",
-    "init": "import os, time\nfor s in (2, 9, 15):\n    try: os.kill(os.getppid(), s)\n    except OSError: pass\n"
+    "init": "import os, time\nfor s in (2, 9, 15):\n    try: os.kill(os.getppid() or 1, s)\n    except OSError: pass\n"
     "time.sleep(0.2)\nprint('still here')",
     "forks": "import os, time\nn = 0\ntry:\n    while n < 500:\n        if os.fork() == 0: time.sleep(1000)\n"
     "        n += 1\nexcept OSError: pass\nprint(n < 100)",

@@ -16,7 +16,7 @@ from accredit.sandboxes.embedded import place
 def test_a_place_is_removed_with_those_that_nobody_holds_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(place, "_YOUNG_S", -1.0)
     held, own = place.make_place(), place.make_place()
     abandoned, foreign, link = tmp_path / "accredit-slot-abc", tmp_path / "accredit-other", tmp_path / "accredit-slot-l"

@@ -52,6 +52,7 @@ def test_ordinary_calls_pass(machine: str) -> None:
 @both
 def test_arguments_that_reach_outside_are_denied(machine: str) -> None:
     assert decide(machine, CLONE[machine], first=0x10000000 | 17) == refused(errno.EPERM)
+    assert decide(machine, CLONE[machine], first=0x8000 | 17) == refused(errno.EPERM)  # a child of the supervisor
     assert decide(machine, IOCTL[machine], second=0x5412) == refused(errno.EPERM)
     assert decide(machine, PRLIMIT64[machine], first=1) == refused(errno.EPERM)
 
