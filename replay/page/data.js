@@ -110,16 +110,23 @@ class ServerSource extends Source {
     return found;
   }
 
-  // Calls `onChange` after new rows or new metrics came.
-  follow(onChange) {
+  // Calls `onChange` after new rows or new metrics came, `onTrouble(words)` when the server cannot be reached and again,
+  // without words, when it can.
+  follow(onChange, onTrouble) {
     if (!this.run.live) return;
     const events = new EventSource("api/events");
     let extending = Promise.resolve();
-    events.addEventListener("listing", () => (extending = extending.then(() => this.extend()).then(onChange)));
+    const changed = () => {
+      extending = extending.then(() => this.extend()).then(onChange, (error) => onTrouble(`new episodes could not be read: ${error.message}`));
+    };
+    events.addEventListener("listing", changed);
     events.addEventListener("metrics", (event) => {
       this.run.metrics.push(JSON.parse(event.data));
       onChange();
     });
+    events.addEventListener("error", () => onTrouble("the server does not answer: what was loaded stays, new episodes are not seen"));
+    // A connection that was lost may have missed rows.
+    events.addEventListener("open", () => (onTrouble(""), changed()));
   }
 }
 

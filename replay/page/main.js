@@ -77,7 +77,26 @@ try {
   app.source = await openSource();
   app.listing = app.source.listing;
   renderNotice(app.source.run.notice);
-  if (!app.listing.rows) throw new Error("the run holds no episodes yet");
+  app.source.follow(changed, (words) => renderNotice(words || app.source.run.notice));
+  if (app.listing.rows) await begin();
+  else if (app.source.run.live) renderNotice("the run holds no episodes yet: they appear here as they come");
+  else throw new Error("the run holds no episodes");
+} catch (error) {
+  renderNotice(error.message);
+  byId("messages").replaceChildren(el("p", { class: "note" }, "Nothing to show."));
+  document.documentElement.dataset.ready = "none";
+}
+
+// New episodes or metrics of a run that is being written: the list grows, the run is drawn anew, the rest stays.
+function changed() {
+  if (!app.listing.rows) return null;
+  if (!app.episode) return begin();
+  if (app.view === "run") VIEWS.run.show();
+  return renderSide();
+}
+
+async function begin() {
+  renderNotice(app.source.run.notice);
   startSide();
   startReader();
   bindKeys(VIEWS);
@@ -86,10 +105,5 @@ try {
   byId("skip").addEventListener("click", () => byId("messages").focus());
   addEventListener("popstate", start);
   new ResizeObserver(([{ target }]) => document.documentElement.style.setProperty("--head", `${target.offsetHeight}px`)).observe(byId("top"));
-  app.source.follow(() => go());
   await start();
-} catch (error) {
-  renderNotice(error.message);
-  byId("messages").replaceChildren(el("p", { class: "note" }, "Nothing to show."));
-  document.documentElement.dataset.ready = "none";
 }

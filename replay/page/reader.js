@@ -12,6 +12,11 @@ import { app, saveAddress } from "./state.js";
 
 const NARROW = "(max-width: 760px)";
 
+// The part of the window that the head and, on a narrow screen, the panel leave free: [top, bottom] in pixels.
+export function freeHeight() {
+  return [byId("top").getBoundingClientRect().bottom, innerHeight - (matchMedia(NARROW).matches ? byId("panel").offsetHeight : 0)];
+}
+
 class Reader {
   constructor() {
     this.painter = new Painter(new URLSearchParams(location.search).has("spans") ? false : undefined);
@@ -96,8 +101,7 @@ class Reader {
     // Text that was never laid out has only an estimated place: the first scroll brings it near, the second exact.
     const bring = () => {
       const box = liveRange(chunk, from, to).getBoundingClientRect();
-      const top = byId("top").getBoundingClientRect().bottom + 8;
-      const bottom = innerHeight - (matchMedia(NARROW).matches ? byId("panel").offsetHeight : 0) - 8;
+      const [top, bottom] = [freeHeight()[0] + 8, freeHeight()[1] - 8];
       if (box.top < top || box.bottom > bottom) scrollBy(0, box.top - top - (bottom - top) / 3);
     };
     const near = chunk.element.getBoundingClientRect();

@@ -7,7 +7,7 @@ import { isFailed } from "./episode.js";
 import { buildMessages } from "./messages.js";
 import { jumpName, scaleOf } from "./overlay.js";
 import { liveRange } from "./paint.js";
-import { reader } from "./reader.js";
+import { freeHeight, reader } from "./reader.js";
 import { app, saveAddress } from "./state.js";
 import { STRIP_PX, drawStrip, paletteOf } from "./strip.js";
 import { callFacts } from "./verdict.js";
@@ -186,8 +186,8 @@ function follow(token) {
   if (!chunk || (fold && !fold.open)) return;
   const end = chunk.element.textContent.length;
   const box = end ? liveRange(chunk, Math.max(0, end - 1), end).getBoundingClientRect() : chunk.element.getBoundingClientRect();
-  const top = document.querySelector(".player").getBoundingClientRect().bottom + 20, bottom = innerHeight - 80;
-  if (box.bottom > bottom) scrollBy(0, box.bottom - bottom + 60);
+  const top = document.querySelector(".player").getBoundingClientRect().bottom + 20, bottom = freeHeight()[1] - 40;
+  if (box.bottom > bottom) scrollBy(0, box.bottom - bottom + 40);
   else if (box.top < top) scrollBy(0, box.top - top - 60);
 }
 

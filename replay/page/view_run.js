@@ -18,8 +18,9 @@ export const runView = {
   show() {
     runState.sums = sumsByStep(app.listing);
     runState.steps = Int32Array.from(new Set(app.listing.columns.get("step"))).sort();
+    const { scrollY } = window;
     render();
-    scrollTo(0, 0);
+    scrollTo(0, scrollY);
   },
 
   keys: {

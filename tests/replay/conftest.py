@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # lets the tests of this folder import sample_episodes and opened_page
 
 from opened_page import ARGUMENTS, WIDE, Opened
-from sample_episodes import write_shop_run
+from sample_episodes import write_shop_run, write_two_steps
 
 
 @pytest.fixture(scope="session")
@@ -53,3 +53,12 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("page")
     return export(write_shop_run(folder / "shop"), folder / "shop.html", functions=["rloo", "anchored,lam=0"])
+
+
+@pytest.fixture(scope="session")
+def two_steps(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a run of two steps, under the stored credit function and one other."""
+    from accredit.replay import export
+
+    folder = tmp_path_factory.mktemp("steps")
+    return export(write_two_steps(folder / "shop"), folder / "shop.html", functions=["rloo"])

@@ -1,5 +1,6 @@
 """A page in a real browser, with everything that it logged, asked for, or threw."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,13 @@ class Opened:
         """Wait until a view (of a row of the listing) is shown."""
         at = "" if row is None else f'[data-ready="{row}"]'
         self.page.wait_for_selector(f'html[data-view="{view}"]{at}')
+
+    def until(self, expression: str, timeout_s: float = 20.0) -> None:
+        """Wait until an expression holds. The page's policy forbids `wait_for_function`, which evaluates inside it."""
+        deadline = time.monotonic() + timeout_s
+        while not self.page.evaluate(expression):
+            assert time.monotonic() < deadline, f"{expression} did not come to hold in {timeout_s:g} s"
+            time.sleep(0.03)
 
     def text(self) -> str:
         return self.page.evaluate("[...document.querySelectorAll('.chunk')].map((c) => c.textContent).join('')")

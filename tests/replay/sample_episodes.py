@@ -6,6 +6,7 @@ The tokens are words and bytes: frequent words have an id of their own, everythi
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -191,4 +192,27 @@ def shop_group(seed: int = 3) -> tuple[WordTokens, Group, list[Credit]]:
 def write_shop_run(folder: Path) -> Path:
     words, group, credits = shop_group()
     TraceWriter(folder / "traces").write(12, [group], [credits], words.token_bytes)
+    return folder
+
+
+def write_two_steps(folder: Path) -> Path:
+    """Write a run of two steps of one task, with metrics; in step 4 `ep-0` and `ep-2` are a counterfactual pair."""
+    writer = TraceWriter(folder / "traces")
+    for step, seed in ((4, 5), (12, 3)):
+        words, group, credits = shop_group(seed)
+        members = list(group.trajectories)
+        if step == 4:
+            members = [replace(t, group="boards-40/s4") for t in members]
+            for place in (0, 2):
+                members[place] = replace(members[place], seeds={**members[place].seeds, "pair": 0, "fork_turn": 2})
+        writer.write(step, [Group(tuple(members))], [credits], words.token_bytes)
+    lines = [
+        {"step": step, "rollout/reward": 0.2 + step / 40, "rollout/tokens": 500.0, "rollout/decision_tokens": 125.0,
+         "rollout/no_spread_share": 0.25, "charges/invalid_arguments": 1.5, "policy/entropy_nats": 0.3}
+        for step in (4, 12)
+    ]  # fmt: skip
+    lines.append(
+        {"step": 12, "eval/success": 0.5, "eval/success_low": 0.3, "eval/success_high": 0.7, "eval/reward": 0.6}
+    )
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return folder

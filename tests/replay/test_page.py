@@ -84,10 +84,10 @@ def test_pointing_at_a_token_shows_it_and_a_click_keeps_it(opened: Opened, shop:
     page.mouse.click(*spot)
     assert "kept" in page.locator("#ledger h2").inner_text()
     assert opened.token() == span.start + 1
-    page.wait_for_function(f"location.hash.includes('token={span.start + 1}')")
+    opened.until(f"location.hash.includes('token={span.start + 1}')")
     page.keyboard.press("Escape")
     assert page.locator("#ledger.open").count() == 0 and opened.token() is None
-    page.wait_for_function("!location.hash.includes('token=')")
+    opened.until("!location.hash.includes('token=')")
 
 
 def test_keys_move_between_messages_spans_failed_calls_and_episodes(opened: Opened, shop: Path) -> None:

@@ -1,0 +1,159 @@
+"""The filter language, the search over a group's text, and the list of half a million episodes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from opened_page import Opened
+from sample_episodes import shop_group
+
+from accredit.credit import Group
+from accredit.credit.traces import StoredEpisode
+from accredit.replay.bundle import bundle
+from accredit.replay.listing import Row
+from accredit.replay.pack import Shown, block, episode_block, in_base64
+
+ROWS: list[Row] = []
+
+
+def rows() -> list[Row]:
+    if not ROWS:
+        words, group, credits = shop_group()
+        for t, c in zip(group.trajectories, credits, strict=True):
+            ROWS.append(Row.of_episode(StoredEpisode(t, c, words.token_bytes(t.token_ids.tolist()), 12, "train")))
+    return ROWS
+
+
+FILTERS = {
+    "reward<0.5": lambda r: r.reward is not None and r.reward < 0.5,
+    "reward>=0.6 turns>5": lambda r: r.reward is not None and r.reward >= 0.6 and r.turns > 5,
+    "error:invalid": lambda r: "invalid_arguments" in r.errors,
+    "!error:invalid": lambda r: "invalid_arguments" not in r.errors,
+    "error=invalid": lambda r: False,
+    "tool:stock": lambda r: "stock" in r.tools,
+    "credit<-0.05": lambda r: r.credit_low < np.float32(-0.05),
+    "credit>0.02": lambda r: r.credit_high > 0.02,
+    "charges>1 charged>=0.3": lambda r: r.charges > 1 and np.float32(r.charged) >= 0.3,
+    "stop:infra": lambda r: r.stop == "infrastructure",
+    "unscored": lambda r: r.reward is None,
+    "!unscored tokens>500": lambda r: r.reward is not None and r.tokens > 500,
+    "id=ep-2": lambda r: r.id == "ep-2",
+    "step=12 split:train env:shop task:boards": lambda r: True,
+    "step>12": lambda r: False,
+}
+
+
+def test_every_word_of_the_filter_language_keeps_the_right_episodes(opened: Opened, shop: Path) -> None:
+    page = opened.goto(shop)
+    for query, holds in FILTERS.items():
+        kept = [row.id for row in rows() if holds(row)]
+        page.locator("#query").fill(query)
+        shown = "[...document.querySelectorAll('#episodes .name')].map((name) => name.textContent).join()"
+        opened.until(f"{shown} === '{','.join(kept)}'")
+        assert page.locator("#found").inner_text() == f"{len(kept)} of 6 episodes", query
+
+
+def test_a_wrong_word_says_what_was_expected(opened: Opened, shop: Path) -> None:
+    page = opened.goto(shop)
+    page.locator("#query").fill("reward<high")
+    opened.until("document.getElementById('found').textContent.includes('reward<: expected a number, found high')")
+    page.locator("#query").fill("/[/")
+    opened.until("document.getElementById('found').textContent.includes('regular expression')")
+
+
+def test_the_slash_searches_the_text_of_the_group_and_a_hit_leads_to_its_token(opened: Opened, shop: Path) -> None:
+    page = opened.goto(shop)
+    opened.press("/")
+    page.keyboard.type('"geht nicht"')
+    page.wait_for_selector("#hits .hit")
+    assert "2 hits in the text of 6 rollouts" in page.locator("#found").inner_text()
+    page.locator("#query").press("Escape")
+    page.locator("#query").press("Escape")
+    opened.until("document.getElementById('hits').hidden")
+    page.locator("#query").fill("/gr.{1,2}er\\s+geht/i turns<5")
+    opened.until("document.getElementById('found').textContent.startsWith('3 of 6 episodes · 2 hits')")
+    page.locator("#hits .hit").nth(1).click()
+    opened.wait("episode", 3)
+    group = shop_group()[1].trajectories[3]
+    assert group.decisions[2].start <= opened.token() < group.decisions[2].end
+    assert page.locator(".token").inner_text().strip().startswith("gr")
+
+
+def test_j_and_k_walk_through_the_filtered_rollouts_and_e_through_their_failures(opened: Opened, shop: Path) -> None:
+    page = opened.goto(shop, "#find=error:invalid")
+    opened.wait("episode", 0)
+    opened.press("J")
+    opened.wait("episode", 3)
+    opened.press("K")
+    opened.wait("episode", 0)
+    opened.press("e", "e", "e")
+    opened.wait("episode", 3)
+    opened.until("document.activeElement.textContent.startsWith('✗')")
+    assert page.locator("#ledger .why").is_visible()
+
+
+def half_a_million(path: Path) -> Path:
+    """Write a page whose listing has 500,000 rows; only the first has its tokens in the file."""
+    count = 500_000
+    words, group, credits = shop_group()
+    t = Group(group.trajectories[:1]).trajectories[0]
+    episode = StoredEpisode(t, credits[0], words.token_bytes(t.token_ids.tolist()), 12, "train")
+    rng = np.random.default_rng(0)
+    ids = [f"s{i // 64:06}-g{i // 8 % 8:03}-m{i % 8:02}".encode() for i in range(count)]
+    ids[0] = t.episode_id.encode()
+    member = np.arange(count, dtype="<i4")
+    zero = np.zeros(count, dtype="<i4")
+    tables = {
+        "split": ["train"], "group": [f"s{g // 8:06}-g{g % 8:03}" for g in range(count // 8)],
+        "env": ["accredit/Shop-v0"], "task": ["boards"], "stop": ["done"],
+    }  # fmt: skip
+    columns = {
+        "id_length": np.array([len(name) for name in ids], dtype="<u4"),
+        "id": np.frombuffer(b"".join(ids), dtype="u1"),
+        "step": member // 64,
+        "split": zero, "group": member // 8, "env": zero, "task": zero, "stop": zero,
+        "reward": rng.random(count).astype("<f4"),
+        "turns": rng.integers(1, 12, count).astype("<i4"),
+        "tokens": rng.integers(300, 9000, count).astype("<i4"),
+        "charges": rng.integers(0, 3, count).astype("<i4"),
+    }  # fmt: skip
+    listing = block({"rows": count, "next": 0, "tables": tables}, columns, level=1)
+    run = {"title": "large", "notice": "", "live": False, "metrics": [], "functions": []}
+    packed = in_base64(episode_block(Shown(episode)))
+    path.write_text(bundle("large", run, in_base64(listing), [packed]), encoding="utf-8")
+    return path
+
+
+def test_half_a_million_episodes_are_listed_filtered_and_scrolled(opened: Opened, tmp_path: Path) -> None:
+    page = opened.goto(half_a_million(tmp_path / "large.html"))
+    assert "500,000 of 500,000 episodes" in page.locator("#found").inner_text()
+    assert page.locator("#episodes .episode").count() < 40
+    page.evaluate("() => { const list = document.getElementById('episodes'); list.scrollTop = list.scrollHeight; }")
+    opened.until("document.querySelector('#episodes .window').textContent.includes('s007812-g003-m07')")
+    page.locator("#query").fill("reward>0.999 turns=11 charges=0")
+    opened.until("document.getElementById('found').textContent.match(/^[0-9]+ of 500,000/)")
+    page.locator("#query").fill("error:timeout")
+    opened.until("document.getElementById('found').textContent.includes('error: not in this listing')")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_listing_without_what_only_readers_know_still_lists(opened: Opened, tmp_path: Path, known: bool) -> None:
+    from dataclasses import replace
+
+    from accredit.replay.listing import listing_block
+
+    plain = [row if known else replace(row, trained=None, tools=None, errors=None) for row in rows()]
+    words, group, credits = shop_group()
+    packed = [
+        in_base64(episode_block(Shown(StoredEpisode(t, c, words.token_bytes(t.token_ids.tolist()), 12, "train"))))
+        for t, c in zip(group.trajectories, credits, strict=True)
+    ]
+    run = {"title": "x", "notice": "", "live": False, "metrics": [], "functions": []}
+    file = tmp_path / "plain.html"
+    file.write_text(bundle("x", run, in_base64(listing_block(plain)), packed), encoding="utf-8")
+    page = opened.goto(file, "#view=run&find=tool:price")
+    kept = sum("price" in (row.tools or ()) for row in plain)
+    assert page.locator("#found").inner_text().startswith(f"{kept} of 6 episodes")
+    assert ("not in this listing" in page.locator("#found").inner_text()) != known
+    titles = page.locator("figcaption b").all_inner_texts()
+    assert ("Credit on call and on thought tokens" in titles) == known
