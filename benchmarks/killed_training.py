@@ -60,9 +60,17 @@ CHANCE = ("ema/", "time/", "health/alarms", "alarms")
 class Silent:
     """Hears of a run and says nothing."""
 
-    def _hear(self, *_: Any) -> None: ...
+    def started(self, run: Any, config: Any, first_step: int) -> None:
+        """Hear nothing."""
 
-    started = lived = stepped = evaluated = _hear
+    def lived(self, done: int, of: int) -> None:
+        """Hear nothing."""
+
+    def stepped(self, step: int, metrics: Any) -> None:
+        """Hear nothing."""
+
+    def evaluated(self, step: int, evaluation: Any) -> None:
+        """Hear nothing."""
 
 
 class Outcome(NamedTuple):
@@ -229,9 +237,9 @@ def _same_weights(one: Path, other: Path) -> bool:
 
 
 def _name(point: Point) -> str:
-    if point is None:
-        return "none"
-    return f"after {point:.2f} s" if isinstance(point, float) else f"{point[0].__name__}.{point[1]}, call {point[2]}"
+    if isinstance(point, tuple):
+        return f"{point[0].__name__}.{point[1]}, call {point[2]}"
+    return "none" if point is None else f"after {point:.2f} s"
 
 
 def main() -> int:

@@ -1,13 +1,16 @@
-"""A training that is killed with SIGKILL and resumed loses nothing and ends with the bits of one that was left alone."""
+"""A training that is killed with SIGKILL and resumed loses nothing and ends with the bits of one left alone."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "killed_training.py"
 
 
+@pytest.mark.timeout(900)
 def test_killed_runs_lose_no_episode_and_end_with_the_same_bits():
     """Six kills, three of them at places by name; `benchmarks/killed_training.py` does twenty."""
     words = [sys.executable, str(SCRIPT), "--kills", "6", "--steps", "3"]
