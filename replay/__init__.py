@@ -1,19 +1,20 @@
-"""Reads stored trajectories and shows them: one file to mail, or the terminal."""
+"""Reads stored trajectories and shows them: one file to mail, a page served while a run trains, or the terminal."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from accredit.credit.traces import open_run
-
     from .html_file import export
+    from .reading import PricedEpisode, RunReader, open_run
     from .terminal import show
 
-__all__ = ["export", "open_run", "show"]
+__all__ = ["PricedEpisode", "RunReader", "export", "open_run", "show"]
 
 _HOMES = {
+    "PricedEpisode": "accredit.replay.reading",
+    "RunReader": "accredit.replay.reading",
     "export": "accredit.replay.html_file",
-    "open_run": "accredit.credit.traces",
+    "open_run": "accredit.replay.reading",
     "show": "accredit.replay.terminal",
 }
 

@@ -120,7 +120,8 @@ def attached(episode: StoredEpisode) -> dict[str, Any]:
 def recovered(found: Any, draft: Draft) -> StoredEpisode | None:
     """Return the episode of an attachment with the draft's log-probabilities and advantages.
 
-    Tokens after the last decision come from it where the file lacks them. None if there is no attachment, or it speaks of other ids or another mask than the file does: the file counts.
+    Tokens after the last decision come from it where the file lacks them. None if there is no attachment, or it speaks
+    of other ids or another mask than the file does: the file counts.
     """
     if not isinstance(found, Mapping) or "record" not in found:
         return None

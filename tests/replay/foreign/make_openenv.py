@@ -3,6 +3,7 @@
 One `TrainingTrace` of three calls: the second extends the first's exact prefix, with a partial mask; the third starts
 anew (the harness rewrote the history), fully masked. It is validated by the package as it is made.
 """
+# pyright: reportMissingImports=false
 
 from pathlib import Path
 

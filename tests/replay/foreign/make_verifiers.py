@@ -4,6 +4,7 @@ Two episodes of a group: one linear, with a tool call and per-token advantages; 
 (two branches that share a prefix), unscored, ended by an error. Written by verifiers' own `write_episode`, which rounds
 log-probabilities and advantages to 4 decimals.
 """
+# pyright: reportMissingImports=false
 
 import sys
 from pathlib import Path
@@ -62,7 +63,7 @@ def linear():
         [40, 2],
         [-0.75, -2.5],
     )
-    for node, worth in zip((n for n in trace.nodes if n.sampled), (0.5, -0.25)):
+    for node, worth in zip((n for n in trace.nodes if n.sampled), (0.5, -0.25), strict=True):
         node.advantages = [worth] * sum(node.mask)
     trace.record_reward("bought", 1.0)
     trace.record_reward("short", 0.5, weight=0.5)
