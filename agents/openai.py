@@ -4,7 +4,8 @@ Three forms of asking, the first that the server offers:
 
 - `ids`: /completions with token ids in and out. vLLM offers it; nothing is lost.
 - `text`: /completions with the rendered text. Lost: sampled ids are encoded again, so their borders are not the
-  sampler's; there are no log-probabilities; a special token that somebody wrote as plain text becomes special.
+  sampler's; there are no log-probabilities; a special token that somebody wrote as plain text becomes special; a
+  server that drops special tokens from its text, and cannot be told not to, drops the marks of calls with them.
 - `chat`: /chat/completions with the messages of a ChatML prompt. Lost, besides: the server's own template stands in
   place of ours. Tools are told in the system message, and calls are read from the text.
 
@@ -71,6 +72,8 @@ class OpenAIPolicy:
         key = os.environ.get("OPENAI_API_KEY")
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._client: httpx.AsyncClient | None = None
+        self._kept: dict[str, Any] = {}
+        self._met = False
 
     async def sample(self, requests: Sequence[Request]) -> list[Decision]:
         """Ask for one decision a request.
@@ -93,22 +96,43 @@ class OpenAIPolicy:
 
     async def _sample(self, requests: Sequence[Request]) -> list[Decision]:
         async with self._meeting:
-            if self._client is None:
+            if not self._met:
                 await self._meet()
+                self._met = True
         return list(await asyncio.gather(*[self._decide(request) for request in requests]))
 
     async def _meet(self) -> None:
         """Find the model, and the best form that the server offers."""
-        self._client = httpx.AsyncClient(headers=self._headers, timeout=httpx.Timeout(self._request_s, connect=10.0))
+        if self._client is None:
+            timeout = httpx.Timeout(self._request_s, connect=10.0)
+            self._client = httpx.AsyncClient(headers=self._headers, timeout=timeout)
         if self.model is None:
             offered = (await self._ask("GET", f"{self.address}/models")).get("data")
             if not offered:
                 raise EngineError(f"{self.address} offers no model: name one")
             self.model = offered[0]["id"]
-        if self.form is None:
-            self.form = "ids" if await self._takes_ids() else "text" if await self._completes() else "chat"
-            if self.form != "ids":
-                _log.warning("%s is asked in the form '%s': %s", self.address, self.form, _LOST[self.form])
+        if self.form is None and await self._takes_ids():
+            self.form = "ids"
+        if self.form == "ids":
+            return
+        asked: list[tuple[Form, str, dict[str, Any]]] = [
+            ("text", "/completions", {"prompt": "A"}),
+            ("chat", "/chat/completions", {"messages": [{"role": "user", "content": "A"}]}),
+        ]
+        for form, path, body in asked:
+            if self.form in (None, form) and await self._offers(path, body):
+                self.form = form
+                _log.warning("%s is asked in the form '%s': %s", self.address, form, _LOST[form])
+                return
+        raise EngineError(f"{self.address} does not offer {self.form or '/completions, nor /chat/completions'}")
+
+    async def _offers(self, path: str, body: dict[str, Any]) -> bool:
+        """Whether the server answers there; it is told to keep special tokens in its text, if it can be told."""
+        for kept in ({"skip_special_tokens": False}, {}):
+            if await self._try(self.address + path, self._common(1) | kept | body) is not None:
+                self._kept = kept
+                return True
+        return False
 
     async def _takes_ids(self) -> bool:
         """Whether the server takes and returns ids, and means the same by them as the renderer."""
@@ -120,9 +144,6 @@ class OpenAIPolicy:
         asked = {"model": self.model, "prompt": ids, "max_tokens": 1, "return_token_ids": True}
         answer = await self._try(f"{self.address}/completions", asked)
         return answer is not None and bool(answer["choices"][0].get("token_ids"))
-
-    async def _completes(self) -> bool:
-        return await self._try(f"{self.address}/completions", self._common(1) | {"prompt": "A"}) is not None
 
     async def _decide(self, request: Request) -> Decision:
         body = self._common(request.limit) | {
@@ -140,7 +161,7 @@ class OpenAIPolicy:
                 )
                 said = answer["choices"][0]["text"]
             else:
-                body |= {"messages": _messages(text)}
+                body |= {"messages": _messages(text), **self._kept}
                 answer = await self._ask("POST", f"{self.address}/chat/completions", body)
                 said = answer["choices"][0]["message"].get("content") or ""
         cut = answer["choices"][0].get("finish_reason") == "length"
@@ -161,15 +182,16 @@ class OpenAIPolicy:
 
     def _ids(self, said: str, limit: int, cut: bool) -> NDArray[np.int32]:
         """Return what was said as ids, with the stop id unless it was cut for length."""
+        for stop in self._stops():
+            said = said.removesuffix(stop)
         ids = self._renderer.encode(said)
         return np.array((ids[:-1] if cut and len(ids) > 1 else ids)[:limit], dtype=np.int32)
 
     def _common(self, limit: int) -> dict[str, Any]:
         return {"model": self.model, "max_tokens": limit}
 
-    def _stops(self) -> dict[str, Any]:
-        stops = sorted(self._renderer.stop_ids)
-        return {"stop": [self._renderer.token_bytes([stop])[0].decode() for stop in stops][:4]}
+    def _stops(self) -> list[str]:
+        return [self._renderer.token_bytes([stop])[0].decode() for stop in sorted(self._renderer.stop_ids)]
 
     async def _try(self, url: str, body: dict[str, Any]) -> dict[str, Any] | None:
         """Return the answer, or None where the server does not offer what is asked."""

@@ -66,7 +66,7 @@ class ServerReplica:
                 f"{self.name} gives log-probabilities of mode '{mode}', which are not the policy's: start it with "
                 "--logprobs-mode raw_logprobs"
             )
-        on_cpu = settings["device_config"]["device_type"] == "cpu"
+        on_cpu = "cpu" in str(settings["device_config"])
         if on_cpu and settings["scheduler_config"]["enable_chunked_prefill"]:
             raise EngineError(
                 f"{self.name} runs on a CPU and prefills prompts in pieces, which ends vLLM at the first prompt with a "

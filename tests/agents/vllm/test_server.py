@@ -24,6 +24,11 @@ pytestmark = pytest.mark.timeout(900)  # engines start, several times slower on 
 # float32 sums in another order: seen below 2e-5
 TOLERANCE = 1e-4
 
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
 
 def answers(address):
     try:
@@ -36,6 +41,7 @@ def answers(address):
 def server(loaded, tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
     export(loaded.model, folder)
+    loaded.tokenizer.chat_template = CHATML
     loaded.tokenizer.save_pretrained(folder)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
