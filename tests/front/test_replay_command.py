@@ -94,6 +94,21 @@ def test_export_writes_beside_the_traces_unless_told(run: str) -> None:
     assert (Path(run) / "replay.html").is_file()
 
 
+def test_export_holds_every_episode_under_several_credit_functions(run: str, tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    options = ["--step", "1", "--credit", "grpo,anchored,lam=0", "--credit", "rloo"]
+    assert main(["replay", "export", run, "--out", str(out), *options]) == 0
+    page = out.read_text(encoding="utf-8")
+    header, columns = read_block(base64.b64decode(page.split('id="episode-0">')[1].split("<")[0]))
+    assert [function["label"] for function in header["functions"]] == ["", "grpo", "anchored,lam=0", "rloo"]
+    assert {"credit:outcome", "grpo/advantage:outcome", "anchored,lam=0/credit:outcome"} <= columns.keys()
+
+
+def test_an_unknown_credit_function_is_told_with_the_nearest(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", "export", run, "--credit", "grop"]) == 1
+    assert "did you mean 'grpo'" in capsys.readouterr().err
+
+
 def test_a_folder_without_traces_is_one_line_with_exit_code_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
