@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from accredit.credit import Call, CallStatus, Credit, Group, Ledger, Recorder, StopReason, TraceError, Trajectory
 from accredit.credit.traces import TraceReader, TraceWriter, open_run
+from accredit.credit.traces.cutting import cut_after
 
 
 def byte_ids(ids: Sequence[int]) -> list[bytes]:
@@ -162,6 +163,29 @@ def test_a_resumed_step_adds_files_and_its_last_line_counts(tmp_path: Path) -> N
     assert reader.episode("a", 3).trajectory.outcome == 1.0
     assert reader.episode("b", 3).trajectory.outcome == 0.0
     assert sorted(row.episode_id for row in reader.index()) == ["a", "b"]
+
+
+@pytest.mark.parametrize("index", ["whole", "lost"])
+def test_cutting_leaves_what_was_written_up_to_a_step_and_nothing_else(tmp_path: Path, index: str) -> None:
+    writer = TraceWriter(tmp_path)
+    for step in (0, 1, 2):
+        writer.write(step, [Group((sample(f"ep-{step}"), sample(f"other-{step}")))], None, byte_ids)
+        if step == 1:
+            kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with (tmp_path / "episodes.jsonl").open("ab") as file:
+        file.write(b'{"schema_version": "1.1", "episode_')  # torn by a kill
+    (tmp_path / "tokens-00000003.parquet").write_bytes(b"whole, but no line points here yet")
+    (tmp_path / ".tokens-00000003.parquet.unfinished").write_bytes(b"half")
+    if index == "lost":
+        (tmp_path / "index.jsonl").unlink()
+    for _ in range(2):  # again, as after a kill while cutting
+        cut_after(tmp_path, 1)
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == kept
+    TraceWriter(tmp_path).write(2, [Group((sample("ep-2"),))], None, byte_ids)
+    assert [row.episode_id for row in TraceReader(tmp_path).index()] == ["ep-0", "other-0", "ep-1", "other-1", "ep-2"]
+    cut_after(tmp_path, -1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["episodes.jsonl", "index.jsonl"]
+    assert not TraceReader(tmp_path).index()
 
 
 def test_without_a_step_the_episode_written_last_is_read(tmp_path: Path) -> None:
