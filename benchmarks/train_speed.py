@@ -26,14 +26,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from itertools import pairwise
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 TARGET_SPEED, TARGET_MEMORY = 1.5, 0.5
-OURS = ("accredit", "padded rows", "dense mask")
 
 
 class Work(NamedTuple):
@@ -45,10 +44,10 @@ class Work(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A step to be timed: `forward` returns the loss; `work` is what both passes go through."""
+    """A step to be timed: each of `passes` returns a part of the loss; `work` is what they go through together."""
 
     model: Any
-    forward: Callable[[], Any]
+    passes: list[Callable[[], Any]]
     work: Work
 
 
@@ -59,6 +58,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tokens", type=int, default=4096, help="tokens of all trajectories together")
     parser.add_argument("--group", type=int, default=8, help="members of the group")
     parser.add_argument("--prompt", type=int, default=192, help="tokens of the prompt that they share")
+    parser.add_argument("--micro-tokens", type=int, default=16_384, help="optimizer.micro_tokens of `accredit`")
+    parser.add_argument("--peer-rows", type=int, default=8, help="rows in a forward pass of `trl`")
     parser.add_argument("--rounds", type=int, default=5, help="times that each takes its turn, after one to warm up")
     parser.add_argument("--threads", type=int, default=1, help="threads of each process")
     parser.add_argument("--ways", nargs="*", help="some of: accredit, padded rows, dense mask, trl; '+' recomputes")
@@ -116,7 +117,8 @@ def unpack(name: str, folder: Path) -> None:
 
 def take_turns(given: argparse.Namespace, ways: list[str], folder: str) -> dict[str, list[dict[str, Any]]]:
     """Start a process a way and let them step in turn; return what they measured, without the warm-up."""
-    options = [f"--{name}={getattr(given, name)}" for name in ("tokens", "group", "prompt", "threads")]
+    names = ("tokens", "group", "prompt", "threads", "micro_tokens", "peer_rows")
+    options = [f"--{name.replace('_', '-')}={getattr(given, name)}" for name in names]
     workers = {
         way: subprocess.Popen(
             [
@@ -171,14 +173,18 @@ def work(given: argparse.Namespace, way: str, folder: str) -> int:
         step.model.zero_grad(set_to_none=True)
         gc.collect()
         Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
-        times = [(time.perf_counter(), time.process_time())]
-        loss = step.forward()
-        times.append((time.perf_counter(), time.process_time()))
-        loss.backward()
-        times.append((time.perf_counter(), time.process_time()))
+        spent = np.zeros((2, 2))  # forward and backward; by the clock and of the processor
+        for part in step.passes:
+            times = [(time.perf_counter(), time.process_time())]
+            loss = part()
+            times.append((time.perf_counter(), time.process_time()))
+            loss.backward()
+            times.append((time.perf_counter(), time.process_time()))
+            spent += np.diff(times, axis=0)
+            del loss
         found = {
-            "seconds": [b[0] - a[0] for a, b in pairwise(times)],
-            "cpu_seconds": [b[1] - a[1] for a, b in pairwise(times)],
+            "seconds": spent[:, 0].tolist(),
+            "cpu_seconds": spent[:, 1].tolist(),
             "peak_mb": status_mb("VmHWM") - base_mb,
             "ceiling": ceiling(torch),
             "flop": flop(step.model, step.work),
@@ -188,7 +194,6 @@ def work(given: argparse.Namespace, way: str, folder: str) -> int:
                 if weight.grad is not None
             },
         }
-        del loss
         answers.write(json.dumps(found) + "\n")
         answers.flush()
     return 0
@@ -200,7 +205,6 @@ def our_step(given: argparse.Namespace, way: str, folder: str, checkpointing: bo
     from accredit.agents.models import load_model
     from accredit.credit import Recorder, StopReason
     from accredit.trainer.batch import collate, micro_batches, rows_of, weigh
-    from accredit.trainer.config import OptimizerConfig
     from accredit.trainer.logprobs import score
     from accredit.trainer.loss import policy_loss
     from accredit.trainer.vocabulary import log_probabilities
@@ -217,20 +221,18 @@ def our_step(given: argparse.Namespace, way: str, folder: str, checkpointing: bo
         priced.append(np.zeros(len(lived[-1])))
         priced[-1][lived[-1].credit_mask] = advantages(given, member, int(lived[-1].credit_mask.sum()))
 
-    def rows() -> list[Any]:
-        return weigh(rows_of(lived, priced), "token_mean")
+    rows = weigh(rows_of(lived, priced), "token_mean")
 
     def loss_of(logprobs_N: Any, batch: Any) -> Any:
         loss_N, _ = policy_loss(logprobs_N, logprobs_N.detach(), batch.advantages_N)
         return (loss_N * batch.weight_N).sum()
 
-    def packed() -> Any:
-        (part,) = micro_batches(rows(), OptimizerConfig().micro_tokens)
+    def packed(part: Any) -> Any:
         batch = collate(part)
         return loss_of(score(model, batch).logprobs_N, batch)
 
     def dense() -> Any:
-        batch = collate(rows())
+        batch = collate(rows)
         seen_TT = torch.zeros(len(batch.token_ids_T), len(batch.token_ids_T), dtype=torch.bool)
         for path in batch.paths:
             seen_TT[np.ix_(path, path)] = torch.ones(len(path), len(path), dtype=torch.bool).tril()
@@ -244,23 +246,26 @@ def our_step(given: argparse.Namespace, way: str, folder: str, checkpointing: bo
         return loss_of(scores.logprobs_N[batch.unique_N], batch)
 
     def padded() -> Any:
-        weighed = rows()
-        ids_RT = torch.zeros(len(weighed), max(len(row.token_ids_T) for row in weighed), dtype=torch.long)
-        for index, row in enumerate(weighed):
+        ids_RT = torch.zeros(len(rows), max(len(row.token_ids_T) for row in rows), dtype=torch.long)
+        for index, row in enumerate(rows):
             ids_RT[index, : len(row.token_ids_T)] = torch.from_numpy(row.token_ids_T.astype(np.int64))
         hidden_RTD = model.base_model(input_ids=ids_RT, use_cache=False).last_hidden_state
-        hidden_ND = torch.cat([hidden_RTD[index, row.targets_N - 1] for index, row in enumerate(weighed)])
-        batch = collate(weighed)
+        hidden_ND = torch.cat([hidden_RTD[index, row.targets_N - 1] for index, row in enumerate(rows)])
+        batch = collate(rows)
         scores = log_probabilities(hidden_ND, model.lm_head.weight, None, batch.labels_N)
         return loss_of(scores.logprobs_N, batch)
 
-    batch = collate(rows())
-    longest = max(len(path) for path in batch.paths)
-    positions = batch.positions_T + 1
-    counts = Work(len(positions), int(positions.sum()), len(batch.labels_U))
     if way == "padded rows":
-        counts = Work(given.group * longest, given.group * longest * (longest + 1) // 2, len(batch.labels_N))
-    return Step(model, dict(zip(OURS, (packed, padded, dense), strict=True))[way], counts)
+        longest, decided = max(len(row.token_ids_T) for row in rows), sum(len(row.targets_N) for row in rows)
+        return Step(model, [padded], Work(len(rows) * longest, len(rows) * longest * (longest + 1) // 2, decided))
+    parts = [rows] if way == "dense mask" else list(micro_batches(rows, given.micro_tokens))
+    batches = [collate(part) for part in parts]
+    done = Work(
+        sum(len(batch.token_ids_T) for batch in batches),
+        sum(int(batch.positions_T.sum()) + len(batch.positions_T) for batch in batches),
+        sum(len(batch.labels_U) for batch in batches),
+    )
+    return Step(model, [dense] if way == "dense mask" else [partial(packed, part) for part in parts], done)
 
 
 def trl_step(given: argparse.Namespace, _: str, folder: str, checkpointing: bool) -> Step:
@@ -315,7 +320,12 @@ def trl_step(given: argparse.Namespace, _: str, folder: str, checkpointing: bool
     length = given.prompt + shape[1]
     # off accelerators it scores every position, whatever the labels
     work = Work(given.group * length, given.group * length * (length + 1) // 2, given.group * (length - 1))
-    return Step(model, lambda: trainer._compute_loss(model, inputs), work)
+    whole = ("num_items_in_batch",)
+    parts = [
+        {name: value if name in whole else value[at : at + given.peer_rows] for name, value in inputs.items()}
+        for at in range(0, given.group, given.peer_rows)
+    ]
+    return Step(model, [partial(trainer._compute_loss, model, part) for part in parts], work)
 
 
 def own_weights(model: Any, checkpointing: bool) -> Any:
