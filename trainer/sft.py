@@ -25,6 +25,7 @@ from .loop import Listener
 from .metrics import MetricsWriter
 from .run import RunDirectory, RunError, open_or_create
 from .setup import Bench, held_out, learning_rate, make_engine, make_optimizer, prepare
+from .trackers import Trackers, check_installed
 
 __all__ = ["SFTResult", "expert_trajectories", "imitate", "warm_start"]
 
@@ -40,8 +41,10 @@ class SFTResult(NamedTuple):
 
 def warm_start(config: SFTConfig, listener: Listener) -> SFTResult:
     """Imitate the expert for `config.steps` and return the checkpoint and held-out results before and after."""
+    check_installed(config.trackers)
     run = open_or_create(config.runs_dir, config.name, config, resume=False)
-    metrics = MetricsWriter(run.path)
+    trackers = Trackers(run.path, config.trackers, config.model_dump(mode="json"))
+    metrics = MetricsWriter(run.path, trackers)
     bench = prepare(config)
     policy = make_engine(config, bench.loaded.model)
     optimizer = make_optimizer(bench.loaded.model, config.optimizer)
