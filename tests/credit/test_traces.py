@@ -167,7 +167,7 @@ def test_a_resumed_step_adds_files_and_its_last_line_counts(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("index", ["whole", "lost"])
 def test_cutting_leaves_what_was_written_up_to_a_step_and_nothing_else(tmp_path: Path, index: str) -> None:
-    writer = TraceWriter(tmp_path)
+    writer, kept = TraceWriter(tmp_path), {}
     for step in (0, 1, 2):
         writer.write(step, [Group((sample(f"ep-{step}"), sample(f"other-{step}")))], None, byte_ids)
         if step == 1:
