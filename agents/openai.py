@@ -156,9 +156,8 @@ class OpenAIPolicy:
                 return await self._by_ids(request, body)
             text = b"".join(self._renderer.token_bytes(request.token_ids)).decode("utf-8", errors="replace")
             if self.form == "text":
-                answer = await self._ask(
-                    "POST", f"{self.address}/completions", {**body, **self._stops(), "prompt": text}
-                )
+                body |= {"prompt": text, "stop": self._stops()[:4], **self._kept}
+                answer = await self._ask("POST", f"{self.address}/completions", body)
                 said = answer["choices"][0]["text"]
             else:
                 body |= {"messages": _messages(text), **self._kept}
