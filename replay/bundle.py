@@ -31,7 +31,7 @@ def bundle(title: str, run: Mapping[str, Any], listing: str, packed: Iterable[st
         "base-uri 'none'; form-action 'none'"
     )
     head, _, body = _page_file("index.html").partition("</head>")
-    head = re.sub(r"\s*<link rel=\"stylesheet\"[^>]*>|\s*<script[^>]*></script>", "", head)
+    head = re.sub(r"\s*<link[^>]*>|\s*<script[^>]*></script>", "", head)
     head = re.sub(r"<title>.*?</title>", lambda _: f"<title>{html.escape(title)}</title>", head)
     head = head.replace(
         '<meta charset="utf-8">',

@@ -12,6 +12,7 @@ import { VIEWS } from "./views.js";
 
 let turn = 0; // of the newest change: an older one that still waits for data gives up
 let drawn = { view: null, row: -1 };
+let begun = false;
 
 // Shows a change of `app`. `push` makes it a step of the browser's history. `range` marks a token range on the way.
 async function go(change = {}, push = false) {
@@ -38,8 +39,10 @@ async function go(change = {}, push = false) {
         byId("ledger").replaceChildren();
         byId("ledger").classList.remove("open");
         byId("tool").hidden = true;
-        drawn = { view: app.view, row: app.row };
+        const shown = { view: app.view, row: app.row };
+        drawn = { view: app.view, row: -1 }; // until it is there: a change in between shows it anew
         await view.show({ range, push });
+        if (mine === turn) drawn = shown;
       } else {
         view.recolour?.();
         view.move?.({ range });
@@ -90,12 +93,14 @@ try {
 // New episodes or metrics of a run that is being written: the list grows, the run is drawn anew, the rest stays.
 function changed() {
   if (!app.listing.rows) return null;
-  if (!app.episode) return begin();
+  if (!begun) return begin();
+  if (!app.episode) return null;
   if (app.view === "run") VIEWS.run.show();
   return renderSide();
 }
 
 async function begin() {
+  begun = true;
   renderNotice(app.source.run.notice);
   startSide();
   startReader();

@@ -2,11 +2,11 @@
 // functions.
 
 import { alignedTurns, choicesFor, firstComparison } from "./comparison.js";
-import { commonPrefix, isFailed } from "./episode.js";
+import { commonPrefix, isFailed, partsOf } from "./episode.js";
 import { byId, count, el, plain, signed } from "./dom.js";
 import { renderLegend } from "./frame.js";
 import { spanChunks } from "./messages.js";
-import { partsOf, scaleOf } from "./overlay.js";
+import { scaleOf } from "./overlay.js";
 import { reader } from "./reader.js";
 import { app } from "./state.js";
 import { chargeButton } from "./verdict.js";

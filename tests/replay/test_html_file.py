@@ -95,6 +95,21 @@ def test_every_module_of_the_page_is_joined_once_and_stays_small() -> None:
     assert "innerHTML" not in script and "insertAdjacentHTML" not in script
 
 
+def test_every_import_of_a_module_is_exported_where_it_says() -> None:
+    folder = Path(export.__code__.co_filename).parent / "page"
+    for module in folder.glob("*.js"):  # joined, a wrong name still works; served, it does not
+        for names, home in re.findall(r'^import \{([^}]*)\} from "\./([\w-]+\.js)";', module.read_text(), re.MULTILINE):
+            for name in filter(None, map(str.strip, names.split(","))):
+                found = re.search(
+                    rf"^export (async )?(function|const|let|class) {name}\b", (folder / home).read_text(), re.MULTILINE
+                )
+                assert found, f"{module.name} imports {name} from {home}"
+        source = re.sub(r"^import .*", "", module.read_text(), flags=re.MULTILINE)
+        for name in re.findall(r"^import \{([^}]*)\}", module.read_text(), re.MULTILINE):
+            for each in filter(None, map(str.strip, name.split(","))):
+                assert re.search(rf"\b{each}\b", source), f"{module.name} imports {each} and does not use it"
+
+
 def test_the_whole_run_is_exported_by_default(run: Path, tmp_path: Path) -> None:
     page = export(run, tmp_path / "deep" / "all.html")
     assert [entry["id"] for entry in listed(page)] == [f"ep-{i}" for i in range(6)]
