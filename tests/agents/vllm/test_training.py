@@ -1,12 +1,15 @@
 """Whole runs over the vLLM engine."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from accredit.cli import main
 from accredit.credit.traces import open_run
 from accredit.trainer.metrics import read_metrics
+
+ROOT = Path(__file__).parents[3]
 
 pytestmark = pytest.mark.timeout(900)  # engines start, several times slower on a machine that is busy
 
@@ -23,7 +26,16 @@ def test_a_run_trains_over_vllm_and_records_the_version_of_every_turn(tmp_path, 
         "evaluation.every": 0,
         "loss.kl": 0,
     }
-    assert main(["train", "examples/shop.yaml", *(f"{key}={json.dumps(value)}" for key, value in more.items())]) == 0
+    assert (
+        main(
+            [
+                "train",
+                str(ROOT / "examples" / "shop.yaml"),
+                *(f"{key}={json.dumps(value)}" for key, value in more.items()),
+            ]
+        )
+        == 0
+    )
     assert "held out after" in capsys.readouterr().out
     stepped = [line for line in read_metrics(tmp_path / "v" / "metrics.jsonl") if "engine/parity_gap_nats" in line]
     assert [line["step"] for line in stepped] == [1, 2]
@@ -32,5 +44,5 @@ def test_a_run_trains_over_vllm_and_records_the_version_of_every_turn(tmp_path, 
     run = open_run(tmp_path / "v" / "traces")
     found = {}
     for episode in run.episodes():
-        found.setdefault((episode.split, episode.step), set()).update(episode.policy_versions)
+        found.setdefault((episode.split, episode.step), set()).update(episode.trajectory.policy_versions)
     assert found == {("heldout", 0): {0}, ("train", 1): {0}, ("train", 2): {1}, ("heldout", 2): {2}}
