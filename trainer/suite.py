@@ -154,6 +154,7 @@ def to_json(result: Result) -> dict[str, Any]:
     """Return the JSON object of a result; what cannot be known is null."""
     found = asdict(result)
     found["pass_at"] = {str(k): p._asdict() for k, p in result.pass_at.items()}
+    found["episodes"] = result.tasks * result.samples
     found["success"], found["success_low"], found["success_high"], _ = result.success
     return {key: None if value != value else value for key, value in found.items()}
 
