@@ -2,12 +2,10 @@
 
 import json
 import os
-from dataclasses import asdict
 from pathlib import Path
 
 from .columns import sync_folder
 from .reader import TraceReader
-from .schema import SCHEMA_VERSION
 
 __all__ = ["cut_after"]
 
@@ -27,7 +25,7 @@ def cut_after(folder: str | Path, step: int) -> None:
         draft = folder / ".index.jsonl.unfinished"
         with draft.open("w", encoding="utf-8") as file:
             for row in rows:
-                file.write(json.dumps({"schema_version": SCHEMA_VERSION, **asdict(row)}, separators=(",", ":")) + "\n")
+                file.write(json.dumps(row.to_line(), separators=(",", ":")) + "\n")
             file.flush()
             os.fsync(file.fileno())
         draft.replace(folder / "index.jsonl")

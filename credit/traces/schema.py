@@ -68,6 +68,15 @@ class IndexRow:
             summary=_summary(record),
         )
 
+    def to_line(self) -> dict[str, Any]:
+        """Return the JSON object of the line: the inverse of `of_line`."""
+        line = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {
+            "schema_version": SCHEMA_VERSION,
+            **line,
+            "summary": None if self.summary is None else asdict(self.summary),
+        }
+
     @classmethod
     def of_line(cls, line: Mapping[str, Any]) -> "IndexRow":
         """Build the row from a parsed line; unknown fields are ignored."""

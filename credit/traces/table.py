@@ -6,7 +6,6 @@ index that does not name every episode (a crash, a lost file) is read through `T
 
 import json
 import logging
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,8 +96,8 @@ class IndexTable:
             self._table = pa.concat_tables([self._table, _parsed(raw, path, self._end)])
             self._end += len(raw)
         if fresh and episodes.stat().st_size > self._covered():
-            rows = [{"schema_version": None, **asdict(row)} for row in TraceReader(self.folder).rows()]
-            self._table = pa.Table.from_pylist([_writable(row) for row in rows], schema=_SCHEMA)
+            rows = [_writable(row.to_line()) for row in TraceReader(self.folder).rows()]
+            self._table = pa.Table.from_pylist(rows, schema=_SCHEMA)
         return len(self) != before or (fresh and len(self) > 0)
 
     def row(self, place: int) -> IndexRow:
@@ -200,7 +199,7 @@ def _parsed_by_line(raw: bytes, path: Path, start: int) -> pa.Table:
         if isinstance(parsed, dict):
             check_version(parsed, str(path))
             try:
-                rows.append(_writable({"schema_version": None, **asdict(IndexRow.of_line(parsed))}))
+                rows.append(_writable(IndexRow.of_line(parsed).to_line()))
             except KeyError as error:
                 raise TraceError(f"{path} lacks {error} after byte {start}: delete it and read again") from error
         elif line.strip():

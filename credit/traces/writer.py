@@ -7,7 +7,6 @@ The token columns of a step are written first, whole and on disk, before any lin
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from accredit.credit.trajectory import Group
 
 from .columns import EpisodeColumns, sync_folder, to_table, write_atomically
 from .reader import StoredEpisode
-from .schema import SCHEMA_VERSION, IndexRow, to_record
+from .schema import IndexRow, to_record
 
 __all__ = ["TraceWriter"]
 
@@ -76,14 +75,16 @@ class TraceWriter:
             first_row += len(trajectory)
         lines = [_line(record) for record in records]
         write_atomically(to_table(episodes), path)
+        fresh = not (self.folder / "index.jsonl").exists()
         offset = self._append("episodes.jsonl", lines)
         rows: list[bytes] = []
         for record, line in zip(records, lines, strict=True):
             row = IndexRow.of_record(record, offset, len(line))
-            rows.append(_line({"schema_version": SCHEMA_VERSION, **asdict(row)}))
+            rows.append(_line(row.to_line()))
             offset += len(line)
-        self._append("index.jsonl", rows)
-        sync_folder(self.folder)
+        self._append("index.jsonl", rows, durable=False)  # a reader makes lost lines of the records again
+        if fresh:
+            sync_folder(self.folder)
         self._written |= keys  # what failed may be written again
 
     def _new_keys(self, step: int, episodes: Sequence[EpisodeColumns]) -> set[tuple[int, str]]:
@@ -113,7 +114,7 @@ class TraceWriter:
             attempt += 1
         return path
 
-    def _append(self, name: str, lines: Sequence[bytes]) -> int:
+    def _append(self, name: str, lines: Sequence[bytes], durable: bool = True) -> int:
         """Append whole lines and return the byte offset of the first."""
         with (self.folder / name).open("ab+") as file:
             offset = file.seek(0, os.SEEK_END)
@@ -124,7 +125,8 @@ class TraceWriter:
                     offset += 1
             file.write(b"".join(lines))
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         return offset
 
 
