@@ -14,12 +14,12 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from accredit.sandboxes.errors import AccreditError
 
@@ -85,8 +85,13 @@ class RunDirectory:
         return read_metrics(self.metrics) if self.metrics.exists() else []
 
     def differences(self, config: BaseModel) -> list[str]:
-        """Return the settings in which `config` differs from that of the run, apart from where the run lies."""
+        """Return the settings in which `config` differs from that of the run, apart from where the run lies.
+
+        Settings that are newer than the run have their defaults in it.
+        """
         before = yaml.safe_load(self.config.read_text(encoding="utf-8")) or {}
+        with suppress(ValidationError):  # of another kind, or with a setting that is no more: compared as it stands
+            before = type(config).model_validate(before).model_dump(mode="json")
         now = config.model_dump(mode="json")
         return sorted(k for k in {*before, *now} - {"runs_dir", "name"} if before.get(k) != now.get(k))
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 from accredit.agents.models import LoadedModel, save_model
@@ -168,6 +169,15 @@ def test_a_run_is_not_resumed_with_another_configuration(tmp_path, tiny_folder):
         train(noisy(tmp_path, tiny_folder, **{"optimizer.lr": 0.5}), Silent(), resume=True)
     with pytest.raises(RunError, match="nothing to resume"):
         train(noisy(tmp_path, tiny_folder, name="never"), Silent(), resume=True)
+
+
+def test_a_run_that_is_older_than_a_setting_is_resumed_with_its_default(tmp_path, tiny_folder):
+    run = train(noisy(tmp_path, tiny_folder, steps=1), Silent()).run
+    settings = yaml.safe_load(run.config.read_text())
+    del settings["rollout"]["seconds"], settings["model"]["device"]
+    run.config.write_text(yaml.safe_dump(settings))
+    train(noisy(tmp_path, tiny_folder, steps=2), Silent(), resume=True)
+    assert [line["step"] for line in run.history() if "optimizer/lr" in line] == [1, 2]
 
 
 def test_a_step_in_which_every_episode_failed_stops_with_the_first_error(tmp_path, tiny_folder):
