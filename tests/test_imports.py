@@ -24,7 +24,7 @@ HEAVY = {
     "ray": ["trainer/distributed", "agents/ray", "sandboxes/remote/ray"],
     "renderers": ["envs/package"],
     "starlette": ["replay/serve/server", "sandboxes/remote/server"],
-    "torch": ["agents/kvcache", "agents/models", "agents/transformers", "agents/vllm", "trainer/"],
+    "torch": ["agents/kvcache", "agents/models", "agents/ray", "agents/transformers", "agents/vllm", "trainer/"],
     "transformers": [
         "agents/kvcache",
         "agents/models",

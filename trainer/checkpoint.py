@@ -29,7 +29,7 @@ class CheckpointError(AccreditError, RuntimeError):
     """A checkpoint cannot be written or does not fit."""
 
 
-def save(folder: Path, step: int, loaded: LoadedModel, optimizer: Any, facts: dict[str, Any]) -> Path:
+def save(folder: Path, step: int, loaded: LoadedModel, optimizer_state: dict[str, Any], facts: dict[str, Any]) -> Path:
     """Write the checkpoint of `step` under `folder`; `facts` are JSON values kept beside it.
 
     Raises:
@@ -42,7 +42,7 @@ def save(folder: Path, step: int, loaded: LoadedModel, optimizer: Any, facts: di
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         save_model(loaded, draft)
-        torch.save(optimizer.state_dict(), draft / "optimizer.pt")
+        torch.save(optimizer_state, draft / "optimizer.pt")
         (draft / "state.json").write_text(json.dumps({"step": step, **facts}, indent=1) + "\n")
         for path in [*draft.iterdir(), draft]:
             _sync(path)

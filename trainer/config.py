@@ -87,6 +87,26 @@ class VLLMConfig(_Part):
         return self
 
 
+class RayConfig(_Part):
+    """Workers of a Ray cluster that live the episodes, where `rollout.ray.workers` is not 0."""
+
+    address: str = Field(
+        default="auto", description="'auto' (the cluster of this machine), 'local' (start one here), or host:port"
+    )
+    workers: int = Field(
+        default=0,
+        ge=0,
+        description="engines, each with weights of its own, spread over the nodes; 0: episodes are lived in the run's "
+        "own processes",
+    )
+    gpus: float = Field(default=0.0, ge=0, description="GPUs of a worker")
+    cpus: float = Field(default=1.0, ge=0, description="CPU cores of a worker, by which Ray places it")
+    start_s: float = Field(default=600.0, gt=0, description="most seconds until a worker stands or has new weights")
+    share_s: float = Field(
+        default=3600.0, gt=0, description="most seconds for a worker's share of a rollout; after that it counts as lost"
+    )
+
+
 class RolloutConfig(_Part):
     """How episodes are lived."""
 
@@ -102,6 +122,7 @@ class RolloutConfig(_Part):
     seconds: float = Field(default=120.0, gt=0, description="most wall-clock seconds of an episode")
     workers: int = Field(default=8, ge=1, description="threads that step environments")
     vllm: VLLMConfig = VLLMConfig()
+    ray: RayConfig = RayConfig()
 
     @field_validator("engine", mode="before")
     @classmethod

@@ -18,7 +18,7 @@ import torch
 
 from accredit.sandboxes.errors import AccreditError
 
-__all__ = ["ALONE", "ProcessLost", "Processes", "launched", "processes_of"]
+__all__ = ["ALONE", "ProcessLost", "Processes", "Unheard", "launched", "processes_of", "speaks"]
 
 PATIENCE = datetime.timedelta(hours=3)
 """Longest wait for another process, which may be living a long rollout. One that dies is noticed at once."""
@@ -91,6 +91,43 @@ ALONE = Processes()
 def launched() -> bool:
     """Whether torchrun, or what sets the same variables, started this process."""
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ and "MASTER_ADDR" in os.environ
+
+
+def speaks() -> bool:
+    """Whether this process is the one to print: alone, or the first of those that torchrun started."""
+    return not launched() or os.environ["RANK"] == "0"
+
+
+class Unheard:
+    """Stands where the first process has its listener and its files: takes everything, keeps nothing."""
+
+    def started(self, *_: Any) -> None:
+        """Begin."""
+
+    def lived(self, *_: Any) -> None:
+        """Count."""
+
+    def stepped(self, *_: Any) -> None:
+        """Step."""
+
+    def evaluated(self, *_: Any) -> None:
+        """Evaluate."""
+
+    def write(self, *_: Any, **__: Any) -> None:
+        """Write."""
+
+    def add(self, *_: Any) -> None:
+        """Add."""
+
+    def ended(self, _: int) -> dict[str, Any]:
+        """Return nothing."""
+        return {}
+
+    def clear(self) -> None:
+        """Clear."""
+
+    def close(self) -> None:
+        """Close."""
 
 
 @contextmanager

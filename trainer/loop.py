@@ -6,6 +6,9 @@ what happens. Every seed is derived from the run's seed and a place in the run, 
 A killed run goes on from its newest checkpoint. Metrics and traces of later steps are cut off, for those steps are made
 again; their episodes are not, for the journal has kept those that had ended.
 
+Under torchrun every process runs this loop alike, on the same trajectories; the first one alone writes and speaks
+(`trainer.distributed`).
+
 Counterfactual credit compares pairs: half of a group's episodes are then lived as ever, and the other half are their
 branches (`accredit.agents.branch`). Both count as episodes, in `rollout.group_size` and in every metric.
 """
@@ -18,8 +21,8 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from accredit.agents.branch import fork_pairs
-from accredit.agents.rollout import Episode, live, seeds_of
+from accredit.agents.crew import Work
+from accredit.agents.rollout import Episode, seeds_of
 from accredit.credit import CallStatus, Credit, Group, StopReason, Trajectory
 from accredit.credit.functions import credit_function
 from accredit.credit.traces import TraceWriter
@@ -28,16 +31,17 @@ from accredit.credit.traces.cutting import cut_after as cut_traces_after
 from . import checkpoint
 from .alarms import Monitor
 from .config import ConfigError, TrainConfig
+from .distributed import Processes, Unheard, processes_of
 from .evaluation import Evaluation, evaluation_of
 from .health import step_metrics
 from .journal import Journal
+from .learner import make_learner
 from .metrics import MetricsWriter
 from .metrics import cut_after as cut_metrics_after
 from .preflight import check_credit
 from .run import RunDirectory, RunError, open_or_create, told_of_disk
-from .setup import held_out, learning_rate, make_engine, make_optimizer, prepare
+from .setup import held_out, learning_rate, prepare
 from .trackers import Trackers, check_installed
-from .update import Updater
 
 __all__ = ["Listener", "Result", "charge_scale", "train"]
 
@@ -81,34 +85,56 @@ def train(config: TrainConfig, listener: Listener, *, resume: bool = False) -> R
     Raises:
         ConfigError: groups of an odd size cannot be lived in pairs.
         PreflightError: the credit function breaks what training needs.
+        ProcessLost: another process of the run died, or the first could not go on.
         RunError: the run directory is taken, cannot be resumed, or every episode of a step failed.
 
     """
     paired = _in_pairs(config)
     check_credit(config.credit)
     check_installed(config.trackers)
-    run = open_or_create(config.runs_dir, config.name, config, resume)
-    try:
-        with told_of_disk(run):
-            training = _Training(config, run, listener, paired)
-            try:
-                return training.run_all()
-            finally:
-                training.close()
-    finally:
-        run.unlock()
+    with processes_of(config.model.device) as processes:
+        run = _open(config, resume, processes)
+        try:
+            with told_of_disk(run):
+                training = _Training(config, run, listener if processes.first else Unheard(), paired, processes)
+                try:
+                    return training.run_all()
+                finally:
+                    training.close()
+        finally:
+            run.unlock()
+
+
+def _open(config: TrainConfig, resume: bool, processes: Processes) -> RunDirectory:
+    """Open the run directory in the first process, which holds its lock; return it everywhere."""
+    opened: list[RunDirectory] = []
+
+    def open_it() -> Path:
+        opened.append(open_or_create(config.runs_dir, config.name, config, resume))
+        return opened[0].path
+
+    path = processes.from_first(open_it)
+    return opened[0] if opened else RunDirectory(path)
 
 
 class _Training:
-    def __init__(self, config: TrainConfig, run: RunDirectory, listener: Listener, paired: bool) -> None:
+    def __init__(
+        self, config: TrainConfig, run: RunDirectory, listener: Listener, paired: bool, processes: Processes
+    ) -> None:
         self.config, self.run, self.listener, self.paired = config, run, listener, paired
+        self.processes = processes
         self.bench = prepare(config)
-        self.policy = make_engine(config, self.bench.loaded.model)
-        self.optimizer = make_optimizer(self.bench.loaded.model, config.optimizer)
-        self.updater = Updater(self.bench.loaded.model, self.optimizer, config.loss, config.optimizer)
+        self.crew, self.optimizer, self.updater = make_learner(config, self.bench, processes)
         self.monitor = Monitor()
         self.best: tuple[float, int] = (-1.0, 0)
         self.first = self.load_newest()
+        self.journal = self.traces = self.metrics = Unheard()
+        self.told: dict[int, Evaluation] = processes.from_first(self.open_files)
+        self.faults = 0  # episodes of the step that a machine's failure ended, those lived again included
+
+    def open_files(self) -> dict[int, Evaluation]:
+        """Cut off what came after the checkpoint, open what the run writes; return the evaluations until then."""
+        config, run = self.config, self.run
         checkpoint.sweep(run.checkpoints)
         kept = self.first or -1  # without a checkpoint even the evaluation of step 0 is made again
         goes_on = run.metrics.exists()
@@ -118,23 +144,22 @@ class _Training:
         self.traces = TraceWriter(run.traces)
         settings = config.model_dump(mode="json")
         self.metrics = MetricsWriter(run.path, Trackers(run.path, config.trackers, settings, kept if goes_on else None))
-        self.told = {line["step"]: evaluation_of(line) for line in run.history() if "eval/success" in line}
         self.monitor.replay(run.history(), self.first)
-        self.faults = 0  # episodes of the step that a machine's failure ended, those lived again included
+        return {line["step"]: evaluation_of(line) for line in run.history() if "eval/success" in line}
 
     def load_newest(self) -> int:
         """Load the newest checkpoint, if there is one; return the number of steps that are done."""
-        newest = checkpoint.latest(self.run.checkpoints)
+        newest = self.processes.from_first(lambda: checkpoint.latest(self.run.checkpoints))
         if newest is None:
             return 0
         facts = checkpoint.load_into(newest, self.bench.loaded.model, self.optimizer)
         self.best = (facts["best_success"], facts["best_step"])
-        self.policy.updated(int(facts["step"]))
+        self.crew.updated(int(facts["step"]))
         return int(facts["step"])
 
     def close(self) -> None:
         """Close what is open."""
-        self.policy.close()
+        self.crew.close()
         self.metrics.close()
         self.journal.close()
 
@@ -181,7 +206,8 @@ class _Training:
         rollout_s = time.monotonic() - started
         size = config.rollout.group_size
         groups = [Group(tuple(trajectories[at : at + size])) for at in range(0, len(trajectories), size)]
-        credits = self.price(groups, step)
+        shares = self.processes.gather(self.price(self.processes.share(groups), step))
+        credits = self.processes.together(shares)
         flat = [credit for group in credits for credit in group]
         metrics = step_metrics(trajectories, flat, groups)
         metrics["rollout/undecided_share"] = sum(not t.decisions for t in trajectories) / len(trajectories)
@@ -192,7 +218,7 @@ class _Training:
             learning_rate(config.optimizer, step, config.steps),
             seeds_of(config.seed, step, 3),
         )
-        metrics |= self.policy.updated(step + 1)
+        metrics |= self.crew.updated(step + 1)
         stored_s = time.monotonic()
         if config.save.traces_every and step % config.save.traces_every == 0:
             self.traces.write(step + 1, groups, credits, self.bench.loaded.renderer.token_bytes, split="train")
@@ -201,7 +227,8 @@ class _Training:
             "time/traces_s": time.monotonic() - stored_s,
             "time/step_s": time.monotonic() - started,
         }
-        metrics |= self.monitor.observe(step + 1, metrics)
+        if self.processes.first:
+            metrics |= self.monitor.observe(step + 1, metrics)
         self.metrics.write(step + 1, metrics)
         self.listener.stepped(step + 1, metrics)
 
@@ -219,14 +246,8 @@ class _Training:
 
     def live(self, episodes: Sequence[Episode]) -> list[Trajectory]:
         """Return the trajectories of `episodes`, each followed by its branch where credit compares pairs."""
-        bench, workers = self.bench, self.config.rollout.workers
-        ended = self.journal.ended(self.policy.version)
-        on_done = self.keep(len(episodes) * (2 if self.paired else 1))
-        engine = self.policy, bench.make_env, bench.loaded.renderer, bench.limits
-        if not self.paired:
-            return live(episodes, *engine, workers=workers, on_done=on_done, on_fault=self.count_fault, ended=ended)
-        pairs = fork_pairs(episodes, *engine, workers=workers, on_done=on_done, on_fault=self.count_fault, ended=ended)
-        return [member for pair in pairs for member in pair]
+        work = Work(self.paired, ended=self.journal.ended(self.crew.version))
+        return self.crew.live(episodes, work, self.keep(len(episodes) * (2 if self.paired else 1)), self.count_fault)
 
     def keep(self, of: int) -> Callable[[Trajectory], None]:
         """Return what is to be done with each of `of` episodes as it ends: note it in the journal, and count it."""
@@ -257,17 +278,18 @@ class _Training:
         tag = f"e{step:06d}"
         evaluation, lived = held_out(
             self.bench,
-            self.policy,
+            self.crew,
             self.config,
             wanted.episodes,
             wanted.temperature,
             tag,
             on_done=self.journal.add,
-            ended=self.journal.ended(self.policy.version),
+            ended=self.journal.ended(self.crew.version),
         )
-        groups = [Group((trajectory,)) for trajectory in lived]
-        credits = None if self.paired else self.price(groups, max(0, step - 1))  # held-out episodes have no branches
-        self.traces.write(step, groups, credits, self.bench.loaded.renderer.token_bytes, split="heldout")
+        if self.processes.first:
+            groups = [Group((trajectory,)) for trajectory in lived]
+            credits = None if self.paired else self.price(groups, max(0, step - 1))  # held-out ones have no branches
+            self.traces.write(step, groups, credits, self.bench.loaded.renderer.token_bytes, split="heldout")
         numbers = {f"eval/{name}": value for name, value in evaluation._asdict().items()}
         self.metrics.write(step, {**numbers, "time/eval_s": time.monotonic() - started})
         self.listener.evaluated(step, evaluation)
@@ -279,11 +301,16 @@ class _Training:
     def save(self, step: int) -> Path:
         """Write a checkpoint and delete those that are neither new nor best."""
         facts = {"best_success": self.best[0], "best_step": self.best[1]}
-        path = checkpoint.save(self.run.checkpoints, step, self.bench.loaded, self.optimizer, facts)
-        self.journal.clear()
-        checkpoint.point_best(self.run.checkpoints, self.best[1])
-        checkpoint.prune(self.run.checkpoints, self.config.save.keep, {self.best[1]})
-        return path
+        state = self.optimizer.state_dict()
+
+        def write() -> Path:
+            path = checkpoint.save(self.run.checkpoints, step, self.bench.loaded, state, facts)
+            self.journal.clear()
+            checkpoint.point_best(self.run.checkpoints, self.best[1])
+            checkpoint.prune(self.run.checkpoints, self.config.save.keep, {self.best[1]})
+            return path
+
+        return self.processes.from_first(write)
 
 
 def charge_scale(config: TrainConfig, step: int) -> float:

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
+from accredit.agents.crew import Crew, LocalCrew, TrainedCrew, Work
 from accredit.agents.models import LoadedModel, load_model, load_tokenizer
 from accredit.agents.policy import Policy, TrainedPolicy
-from accredit.agents.rollout import Episode, Limits, live, seeds_of
+from accredit.agents.rollout import Episode, Limits, seeds_of
 from accredit.agents.transformers import TransformersPolicy
 from accredit.credit import Trajectory
 from accredit.envs import EnvError, InfrastructureError, ToolEnv, load_env
@@ -18,7 +20,18 @@ from .config import OptimizerConfig, SFTConfig, TrainConfig
 from .evaluation import Evaluation, summarise
 from .master import MasterAdamW
 
-__all__ = ["Bench", "TaskError", "check_tasks", "held_out", "learning_rate", "make_engine", "make_optimizer", "prepare"]
+__all__ = [
+    "Bench",
+    "TaskError",
+    "check_tasks",
+    "crew_of",
+    "held_out",
+    "learning_rate",
+    "make_crew",
+    "make_engine",
+    "make_optimizer",
+    "prepare",
+]
 
 _HELD_OUT = 7_919  # sets the seeds of evaluation apart from those of training, whatever the run's seed
 
@@ -96,6 +109,35 @@ def make_engine(config: TrainConfig | SFTConfig, model: Any) -> TrainedPolicy:
     return VLLMPolicy(model, VLLMOptions(**settings, context_tokens=context, dtype=config.model.dtype))
 
 
+def crew_of(policy: Policy, bench: Bench, config: TrainConfig | SFTConfig) -> LocalCrew:
+    """Return the crew that lives the bench's episodes in this process."""
+    return LocalCrew(policy, bench.make_env, bench.loaded.renderer, bench.limits, config.rollout.workers)
+
+
+def make_crew(config: TrainConfig | SFTConfig, bench: Bench) -> TrainedCrew:
+    """Start what lives episodes with the weights of the bench's model; raise `EngineError` if it cannot be."""
+    if config.rollout.ray.workers:
+        from accredit.agents.ray import RayCrew, RayOptions
+
+        options = RayOptions(**config.rollout.ray.model_dump())
+        return RayCrew(bench.loaded.model, partial(_in_worker, _with_whole_paths(config)), options)
+    return crew_of(make_engine(config, bench.loaded.model), bench, config)
+
+
+def _with_whole_paths(config: TrainConfig | SFTConfig) -> TrainConfig | SFTConfig:
+    """Name files so that a worker finds them from another working directory; they have to be on every node."""
+    place, colon, name = config.env.rpartition(":")
+    env = f"{Path(place).resolve()}{colon}{name}" if place.endswith(".py") else config.env
+    path = str(Path(config.model.path).resolve()) if Path(config.model.path).is_dir() else config.model.path
+    return config.model_copy(update={"env": env, "model": config.model.model_copy(update={"path": path})})
+
+
+def _in_worker(config: TrainConfig | SFTConfig) -> tuple[Any, LocalCrew]:
+    """Return what a worker on another node has: a model of its own, and the crew that samples from it."""
+    bench = prepare(config)
+    return bench.loaded.model, crew_of(make_engine(config, bench.loaded.model), bench, config)
+
+
 def make_optimizer(model: Any, config: OptimizerConfig) -> torch.optim.AdamW:
     """Return AdamW over all weights, or over float32 copies of weights that have 16 bits."""
     kind = torch.optim.AdamW if next(model.parameters()).dtype.itemsize > 2 else MasterAdamW
@@ -116,7 +158,7 @@ def learning_rate(config: OptimizerConfig, step: int, steps: int) -> float:
 
 def held_out(
     bench: Bench,
-    policy: Policy,
+    crew: Crew,
     config: TrainConfig | SFTConfig,
     episodes: int,
     temperature: float,
@@ -135,16 +177,6 @@ def held_out(
             own = (sample,) if sample else ()
             name = group if samples == 1 else f"{group}-{sample:03d}"
             waiting.append(Episode(name, group, seed, seeds_of(seed, 1, *own), seeds_of(seed, 2, *own), options))
-    lived = live(
-        waiting,
-        policy,
-        bench.make_env,
-        bench.loaded.renderer,
-        bench.limits,
-        temperature=temperature,
-        workers=config.rollout.workers,
-        at_once=max(64, config.rollout.groups * config.rollout.group_size),
-        on_done=on_done,
-        ended=ended,
-    )
+    at_once = max(64, config.rollout.groups * config.rollout.group_size)
+    lived = crew.live(waiting, Work(temperature=temperature, at_once=at_once, ended=ended), on_done)
     return summarise(lived), lived

@@ -19,12 +19,13 @@ from accredit.envs import ToolEnv
 from . import checkpoint
 from .batch import Row, collate, micro_batches, rows_of, weigh
 from .config import SFTConfig
+from .distributed import launched
 from .evaluation import Evaluation
 from .logprobs import score
 from .loop import Listener
 from .metrics import MetricsWriter
 from .run import RunDirectory, RunError, open_or_create
-from .setup import Bench, held_out, learning_rate, make_engine, make_optimizer, prepare
+from .setup import Bench, crew_of, held_out, learning_rate, make_engine, make_optimizer, prepare
 from .trackers import Trackers, check_installed
 
 __all__ = ["SFTResult", "expert_trajectories", "imitate", "warm_start"]
@@ -40,7 +41,14 @@ class SFTResult(NamedTuple):
 
 
 def warm_start(config: SFTConfig, listener: Listener) -> SFTResult:
-    """Imitate the expert for `config.steps` and return the checkpoint and held-out results before and after."""
+    """Imitate the expert for `config.steps` and return the checkpoint and held-out results before and after.
+
+    Raises:
+        RunError: several processes were started, or the run directory is taken.
+
+    """
+    if launched():
+        raise RunError("a warm start runs in one process: start `accredit sft` without torchrun")
     check_installed(config.trackers)
     run = open_or_create(config.runs_dir, config.name, config, resume=False)
     trackers = Trackers(run.path, config.trackers, config.model_dump(mode="json"))
@@ -53,7 +61,9 @@ def warm_start(config: SFTConfig, listener: Listener) -> SFTResult:
     def evaluate(step: int) -> Evaluation:
         wanted = config.evaluation
         policy.updated(step)
-        found, _ = held_out(bench, policy, config, wanted.episodes, wanted.temperature, f"e{step:06d}")
+        found, _ = held_out(
+            bench, crew_of(policy, bench, config), config, wanted.episodes, wanted.temperature, f"e{step:06d}"
+        )
         metrics.write(step, {f"eval/{name}": value for name, value in found._asdict().items()})
         listener.evaluated(step, found)
         return found
@@ -74,7 +84,7 @@ def warm_start(config: SFTConfig, listener: Listener) -> SFTResult:
             listener.stepped(step + 1, numbers)
         after = evaluate(config.steps)
         facts = {"best_success": after.success, "best_step": config.steps}
-        saved = checkpoint.save(run.checkpoints, config.steps, bench.loaded, optimizer, facts)
+        saved = checkpoint.save(run.checkpoints, config.steps, bench.loaded, optimizer.state_dict(), facts)
     finally:
         policy.close()
         metrics.close()

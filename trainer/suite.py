@@ -22,7 +22,7 @@ from .evaluation import evaluation_line
 from .journal import Journal
 from .passk import Proportion, clustered, pass_at_k
 from .run import RunError, replace_file
-from .setup import Bench, held_out
+from .setup import Bench, crew_of, held_out
 
 __all__ = ["Result", "cells", "evaluate_on", "open_suite", "summarise_tasks", "to_json", "to_markdown"]
 
@@ -131,7 +131,10 @@ def evaluate_on(
     known = {} if journal is None else journal.ended(policy.version)
     try:
         _, lived = held_out(
-            *(bench, policy, config, tasks, temperature, "eval"), samples=samples, on_done=ended, ended=known
+            *(bench, crew_of(policy, bench, config), config, tasks, temperature, "eval"),
+            samples=samples,
+            on_done=ended,
+            ended=known,
         )
         result = summarise_tasks(config.env, level, lived, samples)
         if result.unscored == len(lived):

@@ -28,11 +28,12 @@ def command(
         bool, typer.Option("--dry-run", help="Print the resolved configuration and a memory estimate, then stop.")
     ] = False,
 ) -> None:
-    """Train an agent with policy gradients on per-token credit; writes runs/NAME."""
+    """Train an agent with policy gradients on per-token credit; writes runs/NAME. On several GPUs: torchrun -m accredit train."""
     refuse_options(overrides or [], ("--resume", "--dry-run"))
     import yaml
 
     from accredit.trainer.config import TrainConfig, load_config
+    from accredit.trainer.distributed import Unheard, speaks
     from accredit.trainer.estimate import memory_estimate
     from accredit.trainer.loop import train
 
@@ -44,6 +45,9 @@ def command(
     if dry_run:
         print(yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False))
         print(memory_estimate(settings))
+        return
+    if not speaks():
+        train(settings, Unheard(), resume=resume)
         return
     with RunProgress() as progress:
         result = train(settings, progress, resume=resume)

@@ -1,0 +1,138 @@
+"""Runs whose episodes are lived on a Ray cluster, of two nodes in one machine: the same run, also when a node dies."""
+
+import json
+import logging
+import os
+import threading
+import time
+from collections import Counter
+
+import pytest
+import torch
+
+if os.environ.get("REQUIRE_RAY") != "1":
+    pytest.skip("starting a Ray cluster takes up to a minute: set REQUIRE_RAY=1", allow_module_level=True)
+
+import ray
+from ray.cluster_utils import Cluster
+from safetensors.torch import load_file
+
+from accredit.agents.models import LoadedModel, save_model
+from accredit.credit.traces import open_run
+from accredit.envs import tinytokenizers
+from accredit.trainer.config import TrainConfig, load_config
+from accredit.trainer.distributed import Unheard
+from accredit.trainer.loop import train
+from accredit.trainer.metrics import read_metrics
+
+NODE = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
+
+NOISY = """
+import os, time
+from pathlib import Path
+from accredit.envs import Task, ToolEnv
+HERE = Path(__file__).parent
+class Noisy(ToolEnv):
+    def tasks(self, rng): return [Task(f'say {n}', answer=n) for n in range(10)]
+    def reward(self):
+        if (HERE / 'slow').exists():
+            import ray
+            (HERE / f'node-{ray.get_runtime_context().get_node_id()}').touch()
+            time.sleep(2)
+        return (len(self.answer) * 37 % 11) / 10
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    cluster = Cluster(initialize_head=True, head_node_args=NODE)
+    cluster.add_node(**{name: value for name, value in NODE.items() if name != "include_dashboard"})
+    ray.init(address=cluster.address, logging_level=logging.ERROR)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, tiny_renderer, make_tiny_llama):
+    from transformers import PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("ray")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=tinytokenizers.byte_level())
+    save_model(LoadedModel(make_tiny_llama(), tokenizer, tiny_renderer), folder / "tiny")
+    (folder / "noisy.py").write_text(NOISY)
+    return folder
+
+
+def run_of(folder, name, workers):
+    settings = {
+        "name": name,
+        "runs_dir": str(folder),
+        "env": f"{folder}/noisy.py:Noisy",
+        "model.path": str(folder / "tiny"),
+        "steps": 2,
+        "rollout.groups": 4,
+        "rollout.group_size": 4,
+        "rollout.decision_tokens": 8,
+        "rollout.turns": 1,
+        "rollout.workers": 2,
+        "rollout.ray.workers": workers,
+        "rollout.ray.start_s": 200,
+        "optimizer.lr": 0.003,
+        "evaluation.episodes": 2,
+        "save.every": 1,
+    }
+    words = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+    return train(load_config(TrainConfig, None, words), Unheard()).run
+
+
+def weights_of(run, step=2):
+    return load_file(run.checkpoints / f"step-{step:06d}" / "model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def spread(cluster, folder):
+    return run_of(folder, "spread", 2)
+
+
+def test_a_run_on_a_cluster_is_the_run_of_one_process(spread, folder):
+    here = run_of(folder, "here", 0)
+    first, expected = (read_metrics(run.metrics) for run in (spread, here))
+    for theirs, ours in zip(first, expected, strict=True):
+        for name in {"rollout/reward", "rollout/tokens", "credit/spread", "eval/reward"} & set(ours):
+            assert theirs[name] == pytest.approx(ours[name], abs=1e-9), (name, ours["step"])
+    assert [line["ray/workers"] for line in first if "ray/workers" in line] == [2, 2]
+    assert all(line["policy/sampler_gap_nats"] < 1e-4 for line in first if "loss/policy" in line)  # weights arrived
+    found, wanted = weights_of(spread, 1), weights_of(here, 1)
+    assert max(float((found[name] - wanted[name]).abs().max()) for name in found) < 3e-4  # a tenth of a step
+
+
+def test_a_node_that_dies_costs_time_and_nothing_else(spread, cluster, folder):
+    doomed = cluster.worker_nodes
+    (node,) = doomed
+    killed = threading.Event()
+
+    def kill():
+        until = time.monotonic() + 200
+        while time.monotonic() < until and not (folder / f"node-{node.node_id}").exists():
+            time.sleep(0.05)
+        cluster.remove_node(node, allow_graceful=False)
+        killed.set()
+
+    (folder / "slow").touch()
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    try:
+        run = run_of(folder, "killed", 2)
+    finally:
+        (folder / "slow").unlink()
+    thread.join(60)
+    assert killed.is_set()
+    assert (folder / f"node-{node.node_id}").exists()  # it was living its share when it died
+    times = Counter((row.step, row.split, row.episode_id) for row in open_run(run.path).index())
+    assert len(times) == 2 * 16 + 2 * 2
+    assert set(times.values()) == {1}
+    found, expected = weights_of(run), weights_of(spread)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)  # shares are lived alike anywhere
+    assert read_metrics(run.metrics)[-1]["step"] == 2
+    assert min(line["ray/workers"] for line in read_metrics(run.metrics) if "ray/workers" in line) == 1
