@@ -1,6 +1,7 @@
 """Packed, shared, micro-batched, chunked and checkpointed training against plain rows through the library's model."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from accredit.trainer.loss import policy_loss
 from accredit.trainer.packing import pack
 from accredit.trainer.tree_attention import NAME, AttentionError
 
-SIZES = {
+SIZES: dict[str, Any] = {
     "vocab_size": 61,
     "hidden_size": 24,
     "intermediate_size": 40,
