@@ -12,6 +12,7 @@ share one engine, so that only what stands above it differs.
 import argparse
 import asyncio
 import statistics
+import sys
 import time
 from collections.abc import Callable
 
@@ -62,6 +63,7 @@ def main() -> None:
             count = way()
             if repeat:
                 rates[name].append(count / (time.perf_counter() - started))
+                print(f"repeat {repeat}, {name}: {rates[name][-1]:,.0f} tokens/s", file=sys.stderr, flush=True)
     policy.close()
     peer = statistics.median(rates["plain vLLM"])
     print(f"{options.model}: {options.requests} requests, {options.context} + {options.tokens} tokens, medians of")
