@@ -189,7 +189,12 @@ class Interpreter:
     @property
     def living(self) -> set[int]:
         """The processes that are to live between cells, as numbered here."""
-        return {self.pid, *(state.pid for state in self.states.values())}
+        return {self.pid, *(state.pid for state in self.states.values() if not state.dead())}
+
+    def kill_states(self) -> None:
+        """Kill the states; they stay known, so that each session's next cell finds its own dead."""
+        for state in self.states.values():
+            state.kill()
 
     def end(self) -> None:
         """Kill the states and the init, and with it all processes of its namespace."""

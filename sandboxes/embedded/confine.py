@@ -63,7 +63,7 @@ def wall_in(plan: Plan, scratch: str) -> dict[str, str]:
 
 
 def limit(plan: Plan, limits: Limits, beside: int = 0) -> dict[str, str]:
-    """Bind this process to a run's limits; return the failure, if any. It needs no privileges.
+    """Bind this process to a run's limits and open it to itself; return the failure, if any. It needs no privileges.
 
     `beside` counts the processes of the session that live next to it as the same user's.
     """
@@ -77,6 +77,7 @@ def limit(plan: Plan, limits: Limits, beside: int = 0) -> dict[str, str]:
         most = None if bounded else limits.pids + plan.tasks_of_user + beside
     apply = partial(rlimits.apply, limits, memory_bounded=bounded, most_processes=most)
     _attempt("rlimits", plan, failures, apply)
+    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # so that a program may read its own /proc/self; nobody's while it waits
     return failures
 
 
@@ -101,7 +102,6 @@ def _drop_uid(uid: int) -> None:
 def _give_up_privileges() -> None:
     kernel.drop_capabilities()
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-    kernel.prctl(kernel.PR_SET_DUMPABLE, 1)  # so that a program may read its own /proc/self
     kernel.die_with_parent(os.getppid())  # the change of user has undone it
 
 

@@ -101,6 +101,18 @@ def forget(supervisor: Supervisor, session: int) -> None:
             host.end()
 
 
+def silence(supervisor: Supervisor) -> None:
+    """End the states of all live interpreters, and what they have left running; each session is told at its next cell.
+
+    For a machine without process namespaces, where they can stop or kill what starts beside them.
+    """
+    hosts = {host.pid: host for host in supervisor.interpreters.values()}
+    for host in hosts.values():
+        host.kill_states()
+    for pid in hosts:
+        kill_below(pid, supervisor.plan.contained, hosts.keys())
+
+
 @contextmanager
 def _counted(supervisor: Supervisor, host: Interpreter, limits: Limits) -> Iterator[dict[str, Any]]:
     """Set the control group to a cell's limits, and put what it counted meanwhile into the facts."""

@@ -6,12 +6,16 @@ What the caller asked wrongly is answered with `refused`; what the host failed a
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from accredit.sandboxes.protocol import Limits
+from accredit.sandboxes.verdict import Status
 
 from . import kernel, live, wire
 from .folder import Refused
+from .namespaces import Way
 from .processes import Order
 from .runs import Result, Supervisor
 
@@ -45,7 +49,23 @@ def _run(supervisor: Supervisor, frame: wire.Frame) -> _Answer:
     order = Order(
         _possible(supervisor, Limits(**head["limits"])), source, head.get("argv"), stdin, len(supervisor.living())
     )
-    return _told(supervisor.run(head["run"], order))
+    return _told(_unhindered(supervisor, partial(supervisor.run, head["run"], order)))
+
+
+def _unhindered(supervisor: Supervisor, do: Callable[[], Result]) -> Result:
+    """Run something; without live interpreters if beside them it could not start.
+
+    Where there are no process namespaces, what a cell has left in its interpreter can stop or kill whatever starts
+    beside it. That would be a fault of the host for the policy to cause.
+    """
+    if supervisor.plan.way is Way.NONE and supervisor.interpreters:
+        with suppress(OSError):
+            result = do()
+            if result.evidence.get("fault") != Status.START_FAILED:
+                return result
+        live.silence(supervisor)
+        supervisor.discard_spare()
+    return do()
 
 
 def _possible(supervisor: Supervisor, limits: Limits) -> Limits:
@@ -88,7 +108,8 @@ def _cell(supervisor: Supervisor, frame: wire.Frame) -> _Answer:
         raise Refused("cells need a kernel with pidfds, and gVisor's has none: use run(), or another backend for cells")
     head = frame.header
     limits, most = _possible(supervisor, Limits(**head["limits"])), Limits(**head["most"])
-    return _told(live.run_cell(supervisor, head["run"], head["session"], frame.blobs[0], limits, most))
+    cell = partial(live.run_cell, supervisor, head["run"], head["session"], frame.blobs[0], limits, most)
+    return _told(_unhindered(supervisor, cell))
 
 
 def _no_pidfds() -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,6 +26,32 @@ outcome = client.run("import sys\\nfor _ in range(200): sys.stdout.write('x' * 1
 grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
 print(outcome.status, len(outcome.stdout), grown)
 client.close()
+"""
+
+STOPS_ALL = """
+import os, signal
+for pid in range(2, 400):
+    if pid != os.getpid():
+        try: os.kill(pid, signal.SIGSTOP)
+        except OSError: pass
+"""
+STOPS_WHAT_COMES = """
+import os, signal, threading, time
+def attack():
+    time.sleep(0.5)  # until the cell has been kept
+    while True:
+        for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+            if pid != os.getpid():
+                try: os.kill(pid, signal.SIGSTOP)
+                except OSError: pass
+os.register_at_fork(after_in_child=lambda: threading.Thread(target=attack, daemon=True).start())
+"""
+WRITES_INTO_ALL = """
+import os
+for pid in range(2, 400):
+    for fd in range(64 if pid != os.getpid() else 0):
+        try: os.write(os.open(f"/proc/{pid}/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK), b"F forged")
+        except OSError: pass
 """
 
 
@@ -95,6 +122,27 @@ def test_cells_keep_their_names_and_a_dead_one_is_undone(docker_sandbox: "Docker
         assert client.run_cell("import os\nx = 0\nos._exit(3)").status is Status.EXIT
         assert client.run_cell("l = []\nwhile True: l.append(bytearray(1 << 20))").status is Status.OUT_OF_MEMORY
         assert client.run_cell("print(x + 1)").stdout == b"42\n"
+    finally:
+        client.close()
+
+
+@pytest.mark.parametrize(
+    ("attack", "keeps_names"), [(STOPS_ALL, False), (STOPS_WHAT_COMES, False), (WRITES_INTO_ALL, True)]
+)
+def test_a_cell_cannot_keep_the_next_run_from_starting_even_where_no_landlock_is(
+    docker_sandbox: "DockerSandbox", attack: str, keeps_names: bool
+) -> None:
+    client = type(docker_sandbox)(without=["landlock"]).open_blocking()
+    try:
+        assert client.run_cell(f"x = 41\n{attack}").ok
+        time.sleep(1.0)
+        outcome = client.run("print('next')")
+        assert (outcome.status, outcome.stdout) == (Status.OK, b"next\n"), outcome
+        if not keeps_names:
+            told = client.run_cell("x")
+            assert (told.blame, told.evidence.detail.partition(",")[0]) == (Blame.MODEL, "before this cell")
+            assert client.run_cell("x = 41").ok
+        assert client.run_cell("x + 1").stdout == b"42\n"
     finally:
         client.close()
 
