@@ -6,7 +6,7 @@ version can add some; a newer major version is refused.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -74,7 +74,7 @@ class IndexRow:
         return {
             "schema_version": SCHEMA_VERSION,
             **line,
-            "summary": None if self.summary is None else asdict(self.summary),
+            "summary": None if self.summary is None else self.summary.to_json(),
         }
 
     @classmethod
@@ -131,7 +131,7 @@ def to_record(
         ],
         "turn_seconds": None if t.turn_seconds is None else t.turn_seconds.tolist(),
         "seconds": t.seconds,
-        "summary": asdict(summary_of(t, credit)),
+        "summary": summary_of(t, credit).to_json(),
         "credit_terms": None if credit is None else list(credit.credit.terms),
         "advantage_terms": None if credit is None else list(credit.advantage.terms),
         "tokens": {"file": file, "first_row": first_row, "rows": len(t)},

@@ -1,6 +1,6 @@
 """What a record and its index line say of an episode so that a list can be filtered without reading tokens."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -30,11 +30,18 @@ class Summary:
     """Sum of the credit of decision tokens inside a call; `on_thoughts`: outside of all calls."""
     on_thoughts: float | None
 
+    def to_json(self) -> dict[str, Any]:
+        """Return its JSON object: the inverse of `of_json`."""
+        return {name: getattr(self, name) for name in _FIELDS}
+
     @classmethod
     def of_json(cls, found: dict[str, Any]) -> "Summary":
         """Build it from its JSON object; unknown fields are ignored, a missing one raises `KeyError`."""
         names = ("trained", "charged", "credit_low", "credit_high", "on_calls", "on_thoughts")
         return cls(**{name: found[name] for name in names}, tools=tuple(found["tools"]), errors=tuple(found["errors"]))
+
+
+_FIELDS = tuple(field.name for field in fields(Summary))
 
 
 def summary_of(trajectory: Trajectory, credit: Credit | None) -> Summary:
