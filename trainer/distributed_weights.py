@@ -44,7 +44,9 @@ class ShardedModel(nn.Module):
 
     def __init__(self, whole: Any, trains: bool = True) -> None:
         super().__init__()
-        self.model = copy.deepcopy(whole).requires_grad_(trains)
+        self.model = copy.deepcopy(whole)
+        if not trains:
+            self.model.requires_grad_(False)
         attend_along_trees(self.model)
         weight = next(whole.parameters())
         mesh = init_device_mesh(weight.device.type, (torch.distributed.get_world_size(),))
@@ -91,7 +93,8 @@ class ShardedAdamW(torch.optim.AdamW):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take the shards out of a whole state, and the weights out of `masters` or the whole copy."""
         shards = self._shards()
-        wholes: Iterable[Tensor] = state_dict["masters"] if self._rounded else self._whole.parameters()
+        trained = (weight for weight in self._whole.parameters() if weight.requires_grad)
+        wholes: Iterable[Tensor] = state_dict["masters"] if self._rounded else trained
         for shard, whole in zip(shards, wholes, strict=True):
             shard.copy_(_cut(whole, shard))
         state = {

@@ -6,7 +6,7 @@ import torch
 
 from accredit.agents.crew import TrainedCrew
 
-from .config import TrainConfig
+from .config import ConfigError, TrainConfig
 from .distributed import Processes
 from .setup import Bench, make_crew, make_optimizer
 from .update import Updater
@@ -26,6 +26,7 @@ def make_learner(config: TrainConfig, bench: Bench, processes: Processes) -> Lea
     """Start what samples, and make what learns, from the weights in `bench`.
 
     Raises:
+        ConfigError: the processes cannot all have an engine of the kind that is configured.
         EngineError: nothing can be started to sample.
         ShardError: the model cannot be cut into shards.
 
@@ -42,6 +43,28 @@ def make_learner(config: TrainConfig, bench: Bench, processes: Processes) -> Lea
     optimizer = ShardedAdamW(sharded, whole, lr=settings.lr, betas=settings.betas, weight_decay=settings.weight_decay)
     updater = Updater(sharded, optimizer, config.loss, settings, processes, reference)
     if config.rollout.ray.workers:
+        whole.to("cpu")  # nobody samples from it here
         own = make_crew(config, bench) if processes.first else None
         return Learner(FirstCrew(own, processes, sharded, whole), optimizer, updater)
-    return Learner(SplitCrew(make_crew(config, bench), processes, sharded, whole), optimizer, updater)
+    own = make_crew(_of_process(config, processes, whole.device.type), bench)
+    return Learner(SplitCrew(own, processes, sharded, whole), optimizer, updater)
+
+
+def _of_process(config: TrainConfig, processes: Processes, device: str) -> TrainConfig:
+    """Return the configuration of one process's engine: it has its own replicas, or its share of the servers."""
+    rollout = config.rollout
+    servers = rollout.vllm.servers
+    if rollout.engine != "vllm":
+        return config
+    if not servers and device == "cpu":
+        raise ConfigError(
+            "rollout.engine is vllm, which starts inside a process of the run on a CPU and would take its company for "
+            "its own: start servers and name them in rollout.vllm.servers, or use the transformers engine"
+        )
+    if servers and len(servers) < processes.world:
+        raise ConfigError(
+            f"rollout.vllm.servers names {len(servers)} servers for {processes.world} processes: each needs one of its "
+            "own, for it lives a share of the episodes and hands over weights. Start more servers or fewer processes"
+        )
+    vllm = rollout.vllm.model_copy(update={"servers": servers[processes.rank :: processes.world]})
+    return config.model_copy(update={"rollout": rollout.model_copy(update={"vllm": vllm})})

@@ -32,6 +32,11 @@ _NOT_THE_POLICYS = {
     "enable_prefix_caching": "it is on, and cleared at every update",
     "skip_tokenizer_init": "the engine sees ids only",
 }
+_LAUNCHERS = {
+    *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"),
+    *("ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT"),
+}
+"""What torchrun tells the processes of a run. An engine that read it would take itself for one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,9 @@ def engine_environment(options: VLLMOptions, on_gpu: bool) -> Iterator[None]:
     """Hold the environment variables of an engine that starts; put all variables back afterwards."""
     before = dict(os.environ)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for name in before:
+        if name in _LAUNCHERS or name.startswith("TORCHELASTIC_"):
+            del os.environ[name]
     wanted = before.get("OMP_NUM_THREADS", "")
     threads = options.threads or (int(wanted) if wanted.isdigit() else max(1, cores // options.replicas))
     os.environ.update(

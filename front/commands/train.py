@@ -28,7 +28,10 @@ def command(
         bool, typer.Option("--dry-run", help="Print the resolved configuration and a memory estimate, then stop.")
     ] = False,
 ) -> None:
-    """Train an agent with policy gradients on per-token credit; writes runs/NAME. On several GPUs: torchrun -m accredit train."""
+    """Train an agent with policy gradients on per-token credit; writes runs/NAME.
+
+    On several GPUs or machines: torchrun --nproc-per-node N -m accredit train CONFIG.
+    """
     refuse_options(overrides or [], ("--resume", "--dry-run"))
     import yaml
 

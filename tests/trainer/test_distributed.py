@@ -10,9 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from accredit.agents.vllm.options import VLLMOptions, engine_environment
 from accredit.trainer.batch import rows_of, weigh
+from accredit.trainer.config import ConfigError, TrainConfig
 from accredit.trainer.distributed import Processes
 from accredit.trainer.distributed_rows import deal, packed_tokens, weightless
+from accredit.trainer.learner import _of_process
 
 HERE = Path(__file__).parent
 
@@ -51,6 +54,32 @@ def test_what_is_dealt_comes_together_in_order(count):
     items = list(range(count))
     shares = [Processes(rank, 3).share(items) for rank in range(3)]
     assert Processes(0, 3).together(shares) == items
+
+
+SERVERS = tuple(f"http://there:{port}" for port in range(5))
+
+
+def on_servers(*servers):
+    return TrainConfig.model_validate({"env": "Shop-v0", "rollout": {"engine": "vllm", "vllm": {"servers": servers}}})
+
+
+def test_servers_are_dealt_to_the_processes():
+    dealt = [_of_process(on_servers(*SERVERS), Processes(rank, 2), "cpu").rollout.vllm.servers for rank in range(2)]
+    assert sorted(server for servers in dealt for server in servers) == sorted(SERVERS)
+    assert all(dealt)
+    with pytest.raises(ConfigError, match="1 servers for 2 processes"):
+        _of_process(on_servers(SERVERS[0]), Processes(0, 2), "cpu")
+    with pytest.raises(ConfigError, match=r"name them in rollout\.vllm\.servers"):
+        _of_process(on_servers(), Processes(0, 2), "cpu")
+
+
+def test_an_engine_does_not_take_itself_for_a_process_of_the_run(monkeypatch):
+    told = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_PORT": "1", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    with engine_environment(VLLMOptions(), on_gpu=True):
+        assert not set(told) & set(os.environ)
+    assert {name: os.environ[name] for name in told} == told
 
 
 def torchrun(*words, timeout_s=280, **environment):

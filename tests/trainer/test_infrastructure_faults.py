@@ -18,7 +18,7 @@ from accredit.credit.functions import credit_function
 from accredit.envs import tinytokenizers
 from accredit.sandboxes import SandboxError
 from accredit.sandboxes.select import NAME_VARIABLE, select
-from accredit.trainer import loop
+from accredit.trainer import loop, setup
 from accredit.trainer.config import TrainConfig, load_config
 from accredit.trainer.metrics import read_metrics
 from accredit.trainer.run import RunError
@@ -58,8 +58,12 @@ class Played(ScriptedPolicy):
         super().__init__(renderer, _play)
         self._even = -np.log(renderer.vocab_size)
 
-    def updated(self, version: int) -> None:
+    def updated(self, version: int) -> dict[str, float]:
         self.version = version
+        return {}
+
+    def close(self) -> None:
+        pass
 
     async def sample(self, requests):
         said = await super().sample(requests)
@@ -116,7 +120,7 @@ def runs(tmp_path, renderer, make_tiny_llama, monkeypatch):
     folder = tmp_path / "tiny"
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=tinytokenizers.byte_level())
     save_model(LoadedModel(make_tiny_llama(), tokenizer, renderer), folder)
-    monkeypatch.setattr(loop, "TransformersPolicy", lambda model: Played(renderer))
+    monkeypatch.setattr(setup, "make_engine", lambda config, model: Played(renderer))
     monkeypatch.setattr(loop, "OUTAGE_S", (0.1,))
     kept, real = [], loop.step_metrics
 
