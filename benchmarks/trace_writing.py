@@ -8,20 +8,23 @@ from the run's metrics. With `--run` it reads a run that is there instead. The b
 import argparse
 import statistics
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from accredit.credit.traces import open_run
+from accredit.credit.traces import TraceWriter, open_run
 from accredit.trainer.metrics import read_metrics
 
 
 def train_briefly(folder: Path, steps: int) -> Path:
     from accredit.commands.quickstart import CONFIG
+    from accredit.progress import RunProgress
     from accredit.trainer.config import TrainConfig, load_config
     from accredit.trainer.loop import train
 
     overrides = [f"steps={steps}", f"runs_dir={folder}", "name=traces", "evaluation.episodes=8"]
-    return train(load_config(TrainConfig, CONFIG, overrides)).run.path
+    with RunProgress() as progress:
+        return train(load_config(TrainConfig, CONFIG, overrides), progress).run.path
 
 
 def spread(values: Sequence[float], unit: str = "") -> str:
@@ -37,6 +40,7 @@ def report(run: Path) -> None:
     print(f"step          {spread([line['time/step_s'] for line in lines], ' s')}")
     print(f"traces        {spread([line['time/traces_s'] for line in lines], ' s')}")
     print(f"share of step {spread(shares, ' %')}")
+    print(f"traces, CPU   {spread(written_again(run), ' s')}")
     for kind, pattern in (
         ("token columns", "tokens-*.parquet"),
         ("records", "episodes.jsonl"),
@@ -44,6 +48,19 @@ def report(run: Path) -> None:
     ):
         size = sum(path.stat().st_size for path in (run / "traces").glob(pattern))
         print(f"{kind:13} {size / tokens:8.2f} bytes a token ({size / 1e6:.2f} MB)")
+
+
+def written_again(run: Path) -> list[float]:
+    """Write every step of the run again and return its processor time in seconds: it does not stretch with the load."""
+    reader, found = open_run(run), []
+    with tempfile.TemporaryDirectory() as folder:
+        writer = TraceWriter(folder)
+        for step in sorted({row.step for row in reader.index() if row.split == "train"}):
+            episodes = list(reader.episodes(step=step, split="train"))
+            started = time.process_time()
+            writer.write_stored(step, episodes)
+            found.append(time.process_time() - started)
+    return found
 
 
 def main() -> None:
