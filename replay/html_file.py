@@ -18,7 +18,7 @@ from accredit.credit.traces import IndexRow, StoredEpisode, TraceReader, open_ru
 
 from .bundle import bundle
 from .listing import Row, listing_block
-from .overlays import group_scales
+from .overlays import group_scales, signal_scales
 from .pack import Shown, episode_block, in_base64
 from .pricing import price
 from .reencoding import Encode, encoder_of_run, reencoded
@@ -125,16 +125,17 @@ def shown_group(
 ) -> list[Shown]:
     """Return what a page shows of a whole group: on one scale, under `functions` too, with `signals`, and checked."""
     others = price(members, functions) if functions else [{} for _ in members]
-    scales = group_scales(members, others)
+    further = [{} if signals is None else dict(signals(member)) for member in members]
+    scales = {**group_scales(members, others), **signal_scales(members, further)}
     return [
         Shown(
             member,
             scales,
-            further,
-            {} if signals is None else signals(member),
+            priced,
+            columns,
             None if encode is None else reencoded(member, encode),
         )
-        for member, further in zip(members, others, strict=True)
+        for member, priced, columns in zip(members, others, further, strict=True)
     ]
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from accredit.credit.ledger import Credit
 from accredit.credit.traces import StoredEpisode
 
-__all__ = ["columns_of", "group_scales"]
+__all__ = ["columns_of", "group_scales", "signal_scales"]
 
 PERCENTILE = 99.0
 
@@ -43,8 +43,23 @@ def group_scales(
         for prefix, credit in (("", episode.credit), *((f"{label}/", credit) for label, credit in further)):
             for name, signal_T in columns_of(credit, prefix):
                 found.setdefault(name, []).append(np.abs(signal_T[signal_T != 0]))
-    scales: dict[str, float] = {}
-    for name, parts in found.items():
-        magnitudes = np.concatenate(parts)
-        scales[name] = float(np.percentile(magnitudes, PERCENTILE)) if magnitudes.size else 1.0
-    return scales
+    return {name: _scale(parts) for name, parts in found.items()}
+
+
+def signal_scales(
+    episodes: Sequence[StoredEpisode], signals: Sequence[Mapping[str, NDArray[np.float64]]]
+) -> dict[str, float]:
+    """Return the scales of `entropy` and of `gap`, the trainer's log-probability less the sampler's, where given."""
+    found: dict[str, list[NDArray[np.float64]]] = {}
+    for episode, given in zip(episodes, signals, strict=True):
+        if "entropy" in given:
+            found.setdefault("entropy", []).append(np.abs(given["entropy"]))
+        if "trainer_logprob" in given:
+            found.setdefault("gap", []).append(np.abs(given["trainer_logprob"] - episode.trajectory.logprobs))
+    return {name: _scale(parts) for name, parts in found.items()}
+
+
+def _scale(parts: Sequence[NDArray[np.float64]]) -> float:
+    magnitudes = np.concatenate(parts)
+    magnitudes = magnitudes[magnitudes > 0]  # which no NaN is
+    return float(np.percentile(magnitudes, PERCENTILE)) if magnitudes.size else 1.0

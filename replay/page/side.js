@@ -106,8 +106,8 @@ function showCurrent() {
   const list = byId("episodes");
   const at = side.items.indexOf(app.row);
   if (at >= 0 && side.tops.at(-1) <= TALLEST_PX) {
-    if (side.tops[at] < list.scrollTop) list.scrollTop = side.tops[at] - HEAD_PX;
-    else if (side.tops[at + 1] > list.scrollTop + list.clientHeight) list.scrollTop = side.tops[at + 1] - list.clientHeight;
+    const seen = side.tops[at] >= list.scrollTop && side.tops[at + 1] <= list.scrollTop + list.clientHeight;
+    if (!seen) list.scrollTop = side.tops[at] - list.clientHeight / 2;
   }
   drawWindow();
 }

@@ -198,6 +198,27 @@ def test_ids_inside_one_character_are_joined_and_keep_their_ids(opened: Opened, 
     assert page.locator(".token").inner_text() == "a"
 
 
+def test_what_the_trainer_computed_can_be_laid_over_the_text(
+    opened: Opened, first: StoredEpisode, tmp_path: Path
+) -> None:
+    at = first.trajectory.decisions[0].start
+    trainer = first.trajectory.logprobs.astype(float) + np.where(np.arange(len(first.trajectory)) % 2, 0.2, -0.1)
+    entropy = np.where(first.trajectory.credit_mask, 0.7, np.nan)
+    file = tmp_path / "scored.html"
+    signals = {"trainer_logprob": trainer, "entropy": entropy}
+    file.write_text(page_of([first], signals=lambda _: signals), encoding="utf-8")
+    page = opened.goto(file, f"#token={at}&overlay=gap")
+    gap = trainer[at] - first.trajectory.logprobs[at]
+    facts = page.locator("#ledger > dl").inner_text()
+    assert f"{np.exp(gap):.4f}" in facts and "0.7000 nats" in facts
+    assert (
+        "trainer − sampler" in page.locator("#legend").inner_text() and "nats" in page.locator("#legend").inner_text()
+    )
+    assert any(name.startswith("neg-") for name in opened.drawn())
+    page.select_option("#overlay", "entropy")
+    opened.until("[...CSS.highlights].some(([name, h]) => h.size && name.startsWith('low-'))")
+
+
 def test_the_run_block_is_plain_json(shop: Path) -> None:
     text = shop.read_text(encoding="utf-8")
     block = text.split('id="run">')[1].split("</script>")[0]
