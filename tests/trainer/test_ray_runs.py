@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections import Counter
+from functools import partial
 
 import pytest
 import torch
@@ -17,13 +18,18 @@ import ray
 from ray.cluster_utils import Cluster
 from safetensors.torch import load_file
 
+from accredit.agents.crew import Work
 from accredit.agents.models import LoadedModel, save_model
+from accredit.agents.policy import EngineError
+from accredit.agents.ray import RayCrew, RayOptions
+from accredit.agents.rollout import Episode
 from accredit.credit.traces import open_run
 from accredit.envs import tinytokenizers
 from accredit.trainer.config import TrainConfig, load_config
 from accredit.trainer.distributed import Unheard
 from accredit.trainer.loop import train
 from accredit.trainer.metrics import read_metrics
+from accredit.trainer.setup import _in_worker
 
 NODE = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
 
@@ -64,7 +70,7 @@ def folder(tmp_path_factory, tiny_renderer, make_tiny_llama):
     return folder
 
 
-def run_of(folder, name, workers):
+def config_of(folder, name, workers):
     settings = {
         "name": name,
         "runs_dir": str(folder),
@@ -83,7 +89,11 @@ def run_of(folder, name, workers):
         "save.every": 1,
     }
     words = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
-    return train(load_config(TrainConfig, None, words), Unheard()).run
+    return load_config(TrainConfig, None, words)
+
+
+def run_of(folder, name, workers):
+    return train(config_of(folder, name, workers), Unheard()).run
 
 
 def weights_of(run, step=2):
@@ -136,3 +146,34 @@ def test_a_node_that_dies_costs_time_and_nothing_else(spread, cluster, folder):
     assert all(torch.equal(found[name], expected[name]) for name in expected)  # shares are lived alike anywhere
     assert read_metrics(run.metrics)[-1]["step"] == 2
     assert min(line["ray/workers"] for line in read_metrics(run.metrics) if "ray/workers" in line) == 1
+
+
+def test_a_lost_worker_is_replaced_when_weights_are_handed_over(cluster, folder):
+    config = config_of(folder, "replaced", 2)
+    model, local = _in_worker(config)
+    crew = RayCrew(model, partial(_in_worker, config), RayOptions(workers=2, cpus=0.4, start_s=200))
+    episodes = [Episode(f"e{n}-{m}", f"e{n}", n, m, m, {"split": "train"}) for n in range(4) for m in range(2)]
+    done, heard = crew.live(episodes, Work(paired=True)), []
+    assert [t.episode_id for t in done[:2]] == ["e0-0", "e0-0-fork"]
+    ray.kill(crew._workers[0])
+    known = {t.episode_id: t for t in done[:4]}
+    again = crew.live(episodes, Work(paired=True, ended=known), heard.append)
+    assert [t.token_ids.tolist() for t in again] == [t.token_ids.tolist() for t in done]
+    assert Counter(t.episode_id for t in heard) == Counter(t.episode_id for t in done[4:])
+    with torch.no_grad():
+        next(model.parameters()).mul_(0.5)
+    assert crew.updated(1)["ray/workers"] == 1
+    crew._admit(200.0, every=True)
+    fresh, local.policy._version = crew.live(episodes, Work()), 1
+    here = local.live(episodes, Work())
+    assert len(crew._workers) == 2
+    assert all(set(t.policy_versions) == {1} for t in fresh)  # the new worker has the new weights, too
+    assert [t.token_ids.tolist() for t in fresh] == [t.token_ids.tolist() for t in here]
+    assert [t.token_ids.tolist() for t in fresh] != [t.token_ids.tolist() for t in done[::2]]
+    crew.close()
+
+
+def test_workers_for_which_there_is_no_room_are_named(cluster, folder):
+    make = partial(_in_worker, config_of(folder, "none", 1))
+    with pytest.raises(EngineError, match=r"1 of 1 workers did not start within 2 s: .*asks for 64 cores"):
+        RayCrew(None, make, RayOptions(workers=1, cpus=64, start_s=2))

@@ -56,6 +56,8 @@ def compare(company: Processes, trajectories, advantages, dtype, loss, optimizer
     """Make the same updates with a whole model and with shards; return how far apart they end."""
     settings = LossConfig(**loss), OptimizerConfig(**optimizer)
     whole, start = model(dtype), model(dtype)
+    if settings[1].gradient_checkpointing:
+        whole.gradient_checkpointing_enable({"use_reentrant": False})
     one = copy.deepcopy(whole)
     plain = make_optimizer(one, settings[1])
     alone = Updater(one, plain, *settings).update(trajectories, advantages, settings[1].lr, 0)
@@ -110,7 +112,7 @@ def main(where):
                 advantages,
                 torch.float32,
                 {"kl": 0.1, "entropy": 0.01, "aggregation": "sequence_mean"},
-                {**firm, "minibatches": 2, "epochs": 2, "micro_tokens": 600},
+                {**firm, "minibatches": 2, "epochs": 2, "micro_tokens": 600, "gradient_checkpointing": True},
             ),
             ("idle", lived[:1], advantages[:1], torch.float32, {"kl": 0.1}, firm),
             ("sixteen", lived, advantages, torch.bfloat16, {}, firm),
