@@ -80,12 +80,15 @@ class State:
 
     def kill(self) -> None:
         """End its process, if it is known."""
-        if self.pidfd is not None:
-            with suppress(OSError):
-                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
-        elif self.heard:
-            with suppress(OSError):
-                os.kill(self.pid, signal.SIGKILL)
+        self.signal(signal.SIGKILL)
+
+    def signal(self, number: int) -> None:
+        """Send its process a signal, if it is known and there."""
+        with suppress(OSError):
+            if self.pidfd is not None:
+                signal.pidfd_send_signal(self.pidfd, number)
+            elif self.heard:
+                os.kill(self.pid, number)
 
     def close(self) -> None:
         """Close what belongs to it here."""
@@ -123,6 +126,7 @@ class Interpreter:
         self.page.renew()
         self.buried.clear()
         runner = self.states[session]
+        runner.signal(signal.SIGCONT)
         undo, undo_end = _socket_pair()
         following, following_end = _socket_pair()
         stdout, stdout_end = os.pipe2(os.O_CLOEXEC)
@@ -190,6 +194,11 @@ class Interpreter:
     def living(self) -> set[int]:
         """The processes that are to live between cells, as numbered here."""
         return {self.pid, *(state.pid for state in self.states.values() if not state.dead())}
+
+    def rest(self) -> None:
+        """Stop the states until their next cells: a thread that a fork has set off must not run beside other runs."""
+        for state in self.states.values():
+            state.signal(signal.SIGSTOP)
 
     def kill_states(self) -> None:
         """Kill the states; they stay known, so that each session's next cell finds its own dead."""

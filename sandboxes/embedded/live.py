@@ -67,6 +67,8 @@ def run_cell(supervisor: Supervisor, run_id: int, session: int, source: bytes, l
         facts["detail"] = _LOST
         forget(supervisor, session)
     _clear(supervisor, host)
+    if plan.contained or plan.way is not Way.NONE:  # elsewhere a killed slot ends its states by hanging up on them
+        host.rest()
     if not watch.cancelled:
         facts |= {"wait_status": buried.wait_status, "disk_full": buried.disk_full}
     facts |= {"cpu_s": buried.cpu_s, "cpu_limit_s": limits.cpu_s}

@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
 _WITHIN_S = 5.0
 
@@ -65,12 +66,23 @@ def _kill_all(pids: Iterable[int]) -> None:
 def _parents(zombies: bool) -> dict[int, int]:
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
-        if name.isdigit():
-            with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-                state, parent, *_ = file.read().rpartition(b")")[2].split(maxsplit=2)
-                if zombies or state != b"Z":
-                    parents[int(name)] = int(parent)
+        facts = _facts(int(name)) if name.isdigit() else None
+        if facts is not None and (zombies or facts.alive):
+            parents[int(name)] = facts.parent
     return parents
+
+
+class _Facts(NamedTuple):
+    parent: int
+    alive: bool
+
+
+def _facts(pid: int) -> _Facts | None:
+    """Return what the kernel says of a process; one whose first thread has left lives as long as it has another."""
+    with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+        return _Facts(int(fields[1]), fields[0] not in (b"Z", b"X") or int(fields[17]) > 1)
+    return None
 
 
 def _adopted(parents: Mapping[int, int]) -> list[int]:
@@ -106,15 +118,9 @@ def _children_below(root: int) -> list[int]:
             for thread in os.listdir(f"/proc/{pid}/task"):
                 with open(f"/proc/{pid}/task/{thread}/children") as file:
                     todo += map(int, file.read().split())
-        if pid != root and _state(pid) not in ("Z", ""):
+        if pid != root and (facts := _facts(pid)) is not None and facts.alive:
             found.append(pid)
     return found
-
-
-def _state(pid: int) -> str:
-    with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
-        return file.read().rpartition(b")")[2].split()[0].decode()
-    return ""
 
 
 def _grown(parents: Mapping[int, int], known: set[int]) -> list[int]:

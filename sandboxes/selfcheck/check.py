@@ -23,7 +23,7 @@ _SURVIVORS_S = 20.0
 _AFTER = Limits(wall_s=PATIENCE_S, cpu_s=10.0, memory_mb=128, disk_mb=LIMITS.disk_mb, pids=LIMITS.pids)
 _AFTER_CODE = (
     "import glob\nnames = []\nfor p in glob.glob('/proc/[0-9]*/comm'):\n"
-    "    try: names.append(open(p).read().strip())\n    except OSError: pass\n"
+    "    try: names.append(open(p, errors='replace').read().strip())\n    except OSError: pass\n"
     "print('LEAK a process' if {name!r} in names else 'fine')"
 )
 

@@ -8,6 +8,7 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -78,7 +79,8 @@ class Trace:
         found: list[int] = []
         for entry in os.listdir("/proc"):
             if entry.isdigit():
-                with suppress(OSError), open(f"/proc/{entry}/comm") as name, open(f"/proc/{entry}/cmdline") as line:
-                    if name.read().strip() == self.name or self.nap in line.read():
+                with suppress(OSError):
+                    name, line = Path(f"/proc/{entry}/comm").read_bytes(), Path(f"/proc/{entry}/cmdline").read_bytes()
+                    if name.strip() == self.name.encode() or self.nap.encode() in line:  # which need not be text
                         found.append(int(entry))
         return found

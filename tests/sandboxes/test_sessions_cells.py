@@ -274,3 +274,35 @@ def test_many_cells_leave_nothing_behind(session: SlotClient) -> None:
     outcome = session.run_cell("import os\nn, len(os.listdir('/proc/self/fd')) if os.path.exists('/proc/1') else 0")
     assert outcome.stdout.startswith(b"(40, "), outcome
     assert int(outcome.stdout.decode().strip("()\n").split(", ")[1]) < 16
+
+
+WRITES_ON = """
+import ctypes, os, platform, threading, time
+def write_on():
+    while True:
+        with open("alive", "a") as file: file.write("x")
+        time.sleep(0.01)
+"""
+OUTLIVES_ITS_FIRST_THREAD = f"""{WRITES_ON}
+if os.fork() == 0:
+    threading.Thread(target=write_on).start()
+    ctypes.CDLL(None).syscall(60 if platform.machine() == "x86_64" else 93, 0)
+time.sleep(0.2)
+"""
+SET_OFF_BY_A_FORK = f"""{WRITES_ON}
+os.register_at_fork(after_in_child=lambda: threading.Thread(target=write_on, daemon=True).start())
+"""
+
+
+@pytest.mark.parametrize("code", [OUTLIVES_ITS_FIRST_THREAD, SET_OFF_BY_A_FORK])
+def test_nothing_that_a_cell_has_set_off_runs_beside_what_comes_after(sandbox: EmbeddedSandbox, code: str) -> None:
+    client = sandbox.open_blocking(LIMITS)
+    try:
+        client.write("alive", b"")
+        assert client.run_cell(f"x = 42\n{code}").ok
+        before = client.read("alive")
+        outcome = client.run("import time\ntime.sleep(0.5)\nprint(len(open('alive').read()))")
+        assert outcome.stdout == b"%d\n" % len(before), outcome
+        assert client.run_cell("x").stdout == b"42\n"
+    finally:
+        client.close()
