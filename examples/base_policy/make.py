@@ -72,6 +72,9 @@ def main() -> None:
     parser.add_argument(
         "--slip-rate", type=float, default=0.15, help="failed calls a turn in the second stage's traces"
     )
+    parser.add_argument(
+        "--learn-failures", action="store_true", help="imitate failing calls, too, so that the policy makes them"
+    )
     parser.add_argument("--start", type=Path, help="begin with the second stage, from this folder's first stage")
     parser.add_argument("--learn", choices=list(SOURCES), default="base", help="what to imitate; see SOURCES")
     parser.add_argument("--save-every", type=int, default=250, help="steps between evaluations")
@@ -134,7 +137,8 @@ def _second_stage(loaded: LoadedModel, sources: Sources, args: argparse.Namespac
     lived = _trajectories(loaded.renderer, sources, args, note, args.slip_rate)
     schemas = [_record(conversation(seeds_of(args.seed, 11, index)), loaded.renderer) for index in range(SCHEMAS // 4)]
     shares = [args.batch * 2 // 3] * args.repair_steps
-    _imitate(loaded, sources, [_rows(lived), _rows(schemas)], shares, args, 0.75 * args.lr, note)
+    pools = [_rows(lived, args.learn_failures), _rows(schemas)]
+    _imitate(loaded, sources, pools, shares, args, 0.75 * args.lr, note)
 
 
 def _imitate(
@@ -208,7 +212,8 @@ def _trajectories(
         lived = live(
             episodes, ScriptedPolicy(renderer, script), partial(load_env, name), renderer, Limits(), at_once=32
         )
-        usable = [t for t in lived if t.reward is not None and (slip_rate > 0 or not t.charges)]
+        clean = slip_rate == 0 and not args.learn_failures
+        usable = [t for t in lived if t.reward is not None and not (clean and t.charges)]
         note(env=name, traces=len(usable), success=round(float(np.mean([t.reward or 0 for t in usable])), 3))
         kept += usable
     return kept
@@ -232,11 +237,11 @@ def _record(sample: Conversation, renderer: Renderer) -> Trajectory:
     return recorder.finish(None, StopReason.DONE)
 
 
-def _rows(trajectories: list[Trajectory]) -> list[Row]:
-    """Make rows whose targets are the decisions of turns in which no call failed."""
+def _rows(trajectories: list[Trajectory], failures: bool = False) -> list[Row]:
+    """Make rows whose targets are the decisions, without `failures` only those of turns in which no call failed."""
     wanted = []
     for trajectory in trajectories:
-        failed = {call.turn for call in trajectory.calls if not call.status.ran}
+        failed = {call.turn for call in trajectory.calls if not call.status.ran and not failures}
         wanted_T = np.zeros(len(trajectory))
         for span in trajectory.decisions:
             wanted_T[span.start : span.end] = span.turn not in failed
