@@ -155,7 +155,7 @@ class Container:
         self.container = container
         self.socket = cast(socket.socket, stream)  # it has the methods that frames use
         self._engine, self._stream, self._own_kernel = engine, stream, own_kernel
-        self._known_dead = False
+        self._known_death: Evidence | None = None
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait for the container to be gone; False if it did not come in time."""
@@ -187,10 +187,16 @@ class Container:
         return (*by_container, Layer("container", True), Layer("own_kernel", self._own_kernel, reason))
 
     def death(self, since: float) -> Evidence:
-        """Return what the container's end during a run means: memory is the run's doing, all else is not."""
-        if self._known_dead:
-            return Evidence(fault=Status.LOST, detail="the slot ended during an earlier run")
-        self._known_dead = True
+        """Return what the container's end during a run means: memory is the run's doing, all else is not.
+
+        Later runs end alike: a program that takes its whole container along must not make them the host's failures.
+        """
+        if self._known_death is None:
+            self._known_death = self._cause(since)
+            return self._known_death
+        return replace(self._known_death, detail=f"during an earlier run: {self._known_death.detail}")
+
+    def _cause(self, since: float) -> Evidence:
         try:
             death = self._engine.death(self.container, since)
         except SandboxError as error:

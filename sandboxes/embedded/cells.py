@@ -232,11 +232,11 @@ class Cell:
 
 def start(plan: Plan, own_processes: int | None, session: int, limits: Limits) -> Interpreter:
     """Start an interpreter within a session's limits; raise `OSError` if its walls do not stand."""
+    scratch = None if plan.way is not Way.NONE else new_folder(plan.place)
     status, status_end = os.pipe2(os.O_CLOEXEC)
     setup, setup_end = os.pipe2(os.O_CLOEXEC)
     control, control_end = _socket_pair()
     page, supervisor = ReportPage(), os.getpid()
-    scratch = None if plan.way is not Way.NONE else new_folder(plan.place)
     with new_processes(own_processes):
         pid = os.fork()
         if pid == 0:

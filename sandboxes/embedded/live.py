@@ -20,7 +20,7 @@ from accredit.sandboxes.verdict import Stopped
 
 from . import cells, kernel, wire
 from .cells import Cell, Interpreter
-from .folder import Refused
+from .folder import Refused, remove_tree
 from .namespaces import Way
 from .orphans import SurvivorsLeft, kill_below
 from .runs import Output, Result, Supervisor, TrainerGone
@@ -104,15 +104,17 @@ def forget(supervisor: Supervisor, session: int) -> None:
 
 
 def silence(supervisor: Supervisor) -> None:
-    """End the states of all live interpreters, and what they have left running; each session is told at its next cell.
+    """End the states of all live interpreters, and what they have left; each session is told at its next cell.
 
-    For a machine without process namespaces, where they can stop or kill what starts beside them.
+    For a machine without process namespaces, where they can stop what starts beside them, and fill the `/tmp` of both.
     """
     hosts = {host.pid: host for host in supervisor.interpreters.values()}
     for host in hosts.values():
         host.kill_states()
-    for pid in hosts:
+    for pid, host in hosts.items():
         kill_below(pid, supervisor.plan.contained, hosts.keys())
+        if host.scratch is not None:
+            remove_tree(host.scratch)
 
 
 @contextmanager

@@ -148,11 +148,11 @@ def make_pair(plan: Plan, own_processes: int | None, disk_mb: int, child_ends: i
     `own_processes` is the supervisor's process namespace, if it has one; `child_ends` tells of children that ended,
     where the kernel has no pidfds.
     """
+    scratch = "/tmp" if plan.way is not Way.NONE else new_folder(plan.place)
     pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(3 if own_processes is None else 4)]
     feed, fed = socket.socketpair()
     ours, theirs = [reader for reader, _ in pipes], [writer for _, writer in pipes]
     page, first, supervisor = ReportPage(), None, os.getpid()
-    scratch = "/tmp" if plan.way is not Way.NONE else new_folder(plan.place)
     try:
         with new_processes(own_processes):
             if own_processes is not None:
@@ -166,8 +166,11 @@ def make_pair(plan: Plan, own_processes: int | None, disk_mb: int, child_ends: i
             os.kill(first, signal.SIGKILL)
             os.waitpid(first, 0)
         feed.close()
+        page.close()
         for fd in ours:
             os.close(fd)
+        if plan.way is Way.NONE:
+            os.rmdir(scratch)
         raise
     finally:
         fed.close()

@@ -9,6 +9,7 @@ import os
 import select
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, NamedTuple
@@ -75,9 +76,10 @@ class Supervisor:
     interpreters: dict[int, Interpreter] = field(default_factory=dict)
 
     def prepare(self, disk_mb: int) -> None:
-        """Make the processes of the next run in advance, unless they are there."""
+        """Make the processes of the next run in advance, unless they are there; if that fails, the run will say so."""
         if self.spare is None:
-            self.spare = make_pair(self.plan, self.own_processes, disk_mb, self.child_ends)
+            with suppress(OSError):
+                self.spare = make_pair(self.plan, self.own_processes, disk_mb, self.child_ends)
 
     def try_walls(self, limits: Limits) -> dict[str, str]:
         """Build every wall of the plan around an empty process; return the ones that failed, with the reason."""

@@ -171,6 +171,16 @@ INTRUSIONS = (
         _OK,
     ),
     Program(
+        "makes siblings of itself",
+        "import ctypes, os, platform\nc = ctypes.CDLL(None)\nn = 56 if platform.machine() == 'x86_64' else 220\n"
+        "whole = (ctypes.c_uint64 * 11)(0x8000, 0, 0, 0, 17)\n"
+        "for call in ((n, 0x8000 | 17, 0, 0, 0, 0), (n, 0x8000, 0, 0, 0, 0), (435, whole, 64), (435, whole, 88)):\n"
+        "    pid = c.syscall(*call)\n    if pid == 0: os._exit(0)\n"
+        "    print('LEAK' if pid != -1 else 'denied', call[0])",
+        _OK,
+        "denied",
+    ),
+    Program(
         "calls of another machine",
         "import ctypes, mmap, platform\nif platform.machine() != 'x86_64': raise SystemExit(1)\n"
         "m = mmap.mmap(-1, 4096, prot=7)\nm.write(bytes.fromhex('b814000000cd80c3'))\n"
@@ -205,6 +215,23 @@ INTRUSIONS = (
         "changes its init's limits",
         TRY + "import os, resource as r\nfor pid in {1, os.getppid()} - {0}:\n"
         "    attempt('prlimit', lambda: r.prlimit(pid, r.RLIMIT_CPU, (1, 1)))",
+        _OK,
+    ),
+    Program(
+        "reaches for its init by a descriptor",
+        TRY + "import ctypes, os, signal\nc = ctypes.CDLL(None)\n"
+        "try: fd = os.pidfd_open(1)\nexcept OSError: raise SystemExit(3)\n"
+        "attempt('wait', lambda: os.waitid(os.P_PIDFD, fd, os.WEXITED | os.WNOHANG))\n"
+        "for n in (438, 440, 448): print('LEAK' if c.syscall(n, fd, 0, 0, 0, 0) != -1 else 'denied', n)\n"
+        "try: signal.pidfd_send_signal(fd, 9)\nexcept OSError: pass",
+        ends(Status.OK, Status.EXIT),
+    ),
+    Program(
+        "changes what its init is",
+        TRY + "import os\nfiles = ('comm', 'oom_score_adj', 'clear_refs', 'timerslack_ns', 'mem', 'fd/1', 'uid_map')\n"
+        "for f in files: attempt(f, lambda: os.write(os.open(f'/proc/1/{f}', os.O_WRONLY), b'1'))\n"
+        "t = os.environ['TMPDIR'] + '/init'\nattempt('open', lambda: os.open('/.init', os.O_WRONLY))\n"
+        "attempt('mode', lambda: os.chmod('/.init', 0o777))\nattempt('name', lambda: os.rename('/.init', t))",
         _OK,
     ),
     Program(

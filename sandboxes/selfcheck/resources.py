@@ -28,6 +28,22 @@ RESOURCES = (
     Program("huge power", "x = 10 ** (10 ** 9)", _WALL | MEMORY),
     Program("stops itself", "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)", _WALL),
     Program(
+        "is stopped by its child",
+        "import os\nos.posix_spawn('/bin/sh', ['sh', '-c', 'kill -STOP $PPID; exec sleep NAP'], os.environ)\nos.wait()",
+        _WALL,
+    ),
+    Program(
+        "waits for a child that stopped in its own memory",
+        "import ctypes, os, platform\nn = 56 if platform.machine() == 'x86_64' else 220\n"
+        "if ctypes.CDLL(None).syscall(n, 0x4100 | 17, 0, 0, 0, 0) == 0: os.kill(os.getpid(), 19)",
+        _WALL,
+    ),
+    Program(
+        "becomes a copy of its init",
+        "import os\nos.execv('/.init', ['init'])",
+        _WALL | ends(Status.EXCEPTION),
+    ),
+    Program(
         "thread never ends",
         "import threading, time\nthreading.Thread(target=time.sleep, args=(1e6,)).start()\nprint('main done')",
         _WALL,
@@ -83,6 +99,22 @@ RESOURCES = (
         "parent done",
     ),
     Program(
+        "leaves orphans that fork while it ends",
+        "import os, time\nuntil = time.monotonic() + 0.2\ntry:\n    for _ in range(12):\n        if os.fork() == 0:\n"
+        "            while True:\n                try:\n                    if os.fork(): os._exit(0)\n"
+        "                    os.setsid()\n                except OSError: pass\nexcept OSError: pass\n"
+        "while time.monotonic() < until: pass\nos._exit(7)",
+        ends(Status.EXIT, Status.LIMIT_HIT),
+    ),
+    Program(
+        "keeps its orphans to itself",
+        "import ctypes, os, time\nfor option in (36, 1): ctypes.CDLL(None).prctl(option, option == 36, 0, 0, 0)\n"
+        "if os.fork() == 0:\n    for _ in range(5):\n        if os.fork() == 0: os.setsid(); time.sleep(1000)\n"
+        "    os._exit(0)\nos.wait()\nprint('done')",
+        _OK,
+        "done",
+    ),
+    Program(
         "kills all it can",
         "import os\nos.kill(-1, 9)\nprint('alone')",
         ends(Status.OK, Status.EXCEPTION),
@@ -102,6 +134,15 @@ RESOURCES = (
         _OK,
         "still here",
     ),
+    Program(
+        "sends its init every signal",
+        "import os\nfor s in 50 * list(range(1, 65)):\n    for pid in {1, os.getppid()} - {0}:\n"
+        "        try: os.kill(pid, s)\n        except OSError: pass\n"
+        "if os.fork() == 0: os._exit(0)\nprint('still here', os.wait()[1])",
+        _OK,
+        "still here 0",
+    ),
+    Program("kills its parent's number", "import os\nos.kill(os.getppid(), 9)", ends(Status.SIGNAL, Status.EXCEPTION)),
     # Memory, disk, output
     Program("one big block", "x = bytearray(8 * 10**9)", MEMORY),
     Program("many blocks", "x = []\nwhile True: x.append(bytearray(10**6))", MEMORY),
@@ -182,6 +223,28 @@ RESOURCES = (
     Program("kills itself like an oom", "import os\nos.kill(os.getpid(), 9)", ends(Status.SIGNAL)),
     Program("exits like an oom", "import os\nos._exit(137)", ends(Status.EXIT)),
     Program("exits like a timeout", "import os\nos._exit(124)", ends(Status.EXIT)),
+    Program("exits with a number too large", "import os\nos._exit(256)", ends(Status.NO_RESULT)),
+    Program(
+        "its first thread leaves",
+        "import ctypes, os, platform, threading, time\n"
+        "threading.Thread(target=lambda: (time.sleep(0.2), os._exit(5))).start()\n"
+        "ctypes.CDLL(None).syscall(60 if platform.machine() == 'x86_64' else 93, 0)",
+        ends(Status.EXIT),
+    ),
+    Program(
+        "a thread becomes another program",
+        "import os, threading, time\n"
+        "threading.Thread(target=os.execv, args=('/bin/sh', ['sh', '-c', 'sleep 0.2; exit 9'])).start()\n"
+        "time.sleep(60)",
+        ends(Status.EXIT),
+    ),
+    Program(
+        "takes a name that is no text",
+        "import ctypes, time\n"
+        "ctypes.CDLL(None).prctl(15, b'\\xff\\xfe) Z 1 \\n', 0, 0, 0)\ntime.sleep(1)\nprint('done')",
+        _OK,
+        "done",
+    ),
     Program("dies like one at its processor limit", "import os\nos.kill(os.getpid(), 24)", ends(Status.SIGNAL)),
     Program("segmentation fault", "import ctypes\nctypes.string_at(0)", ends(Status.SIGNAL)),
     Program("aborts", "import os\nos.abort()", ends(Status.SIGNAL)),

@@ -138,6 +138,26 @@ SESSIONS = (
         cell=True,
         alone=True,
     ),
+    Program("a cell stops itself", "import os\nos.kill(os.getpid(), 19)", ends(Status.TIMEOUT_WALL), cell=True),
+    Program(
+        "a cell leaves orphans that fork while it ends",
+        "import os\nfor _ in range(8):\n    if os.fork() == 0:\n        while True:\n            try:\n"
+        "                if os.fork(): os._exit(0)\n                os.setsid()\n            except OSError: pass\n"
+        "print('done')",
+        _OK,
+        "done",
+        cell=True,
+        alone=True,
+    ),
+    Program(
+        "a cell fills the inodes",
+        "import os\nos.chdir(os.environ['TMPDIR'])\ntry:\n    for i in range(10**6): open(f'i{i}', 'w').close()\n"
+        "except OSError as e: print('stopped', e.errno)",
+        _OK,
+        "stopped 28",
+        cell=True,
+        alone=True,
+    ),
     Program(
         "a cell leaves a daemon",
         "import subprocess\nsubprocess.Popen(['sleep', 'NAP'], start_new_session=True)\nprint('done')",

@@ -34,6 +34,13 @@ for pid in range(2, 400):
         try: os.kill(pid, signal.SIGSTOP)
         except OSError: pass
 """
+EATS_THE_SLOTS_MEMORY = """
+import os
+os.write(os.open("/proc/self/oom_score_adj", os.O_WRONLY), b"0")  # no longer the first to go
+while True:
+    fd = os.memfd_create("x")
+    for _ in range(15): os.write(fd, bytes(1 << 20))
+"""
 WRITES_INTO_ALL = """
 import os
 for pid in range(2, 400):
@@ -128,6 +135,18 @@ def test_a_cell_cannot_keep_the_next_run_from_starting_even_where_no_landlock_is
             assert (told.blame, told.evidence.detail.partition(",")[0]) == (Blame.MODEL, "before this cell")
             assert client.run_cell("x = 41").ok
         assert client.run_cell("x + 1").stdout == b"42\n"
+    finally:
+        client.close()
+
+
+def test_a_container_taken_along_by_a_program_stays_the_models_fault(docker_sandbox: "DockerSandbox") -> None:
+    client = type(docker_sandbox)(without=["landlock"]).open_blocking(Limits(memory_mb=64, disk_mb=16))
+    try:
+        first, *later = [client.run(EATS_THE_SLOTS_MEMORY), client.run("print(1)"), client.run_cell("1")]
+        assert (first.status, first.evidence.detail[:19]) == (Status.OUT_OF_MEMORY, "the whole container")
+        for outcome in later:
+            assert (outcome.status, outcome.blame) == (Status.OUT_OF_MEMORY, Blame.MODEL)
+            assert outcome.evidence.detail.startswith("during an earlier run: the whole container ran out of memory")
     finally:
         client.close()
 
