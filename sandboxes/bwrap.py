@@ -132,7 +132,7 @@ def _namespace(pid: int, kind: str) -> str | None:
 
 
 def _user_ids(pid: int) -> set[int]:
-    with suppress(OSError), open(f"/proc/{pid}/status") as file:
+    with suppress(OSError), open(f"/proc/{pid}/status", errors="replace") as file:
         for line in file:
             if line.startswith("Uid:"):
                 return {int(word) for word in line.split()[1:]}

@@ -65,7 +65,7 @@ def view_command(
     port: Annotated[int, typer.Option(help="Port of 127.0.0.1; 0 for one that is free.", min=0, max=65535)] = 7117,
     credit: Credit = None,
 ) -> None:
-    """Serve the page of a run on this machine, also while it trains, until Ctrl-C. Needs the extra `remote`.
+    """Serve the page of a run on this machine, also while it trains, until Ctrl-C.
 
     The page then shows new episodes and metrics as they come. From another machine: ssh -L PORT:localhost:PORT.
     """

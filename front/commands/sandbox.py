@@ -106,7 +106,7 @@ def serve_command(
     """Serve a pool of sandboxes to other machines over HTTP, until it is stopped.
 
     A run uses it with ACCREDIT_SANDBOX=http://HOST:PORT. With ACCREDIT_SANDBOX_TOKEN set, here and there, only who
-    knows the token is answered. Needs the extra `remote`.
+    knows the token is answered.
     """
     from accredit.sandboxes.pool import Pool, PoolOptions
     from accredit.sandboxes.remote.server import TOKEN_VARIABLE, serve

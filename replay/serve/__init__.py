@@ -1,4 +1,4 @@
-"""The replay page of a run, served on this machine, also while the run is being written. Needs the extra `remote`."""
+"""The replay page of a run, served on this machine, also while the run is being written."""
 
 from typing import TYPE_CHECKING, Any
 

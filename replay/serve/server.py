@@ -1,4 +1,4 @@
-"""The server of the replay page. Needs the extra `remote` (starlette, uvicorn).
+"""The server of the replay page.
 
     GET /, /NAME.js, /NAME.css    the page's own files
     GET /api/run                  what the page asks for first
@@ -23,6 +23,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from accredit.sandboxes.errors import AccreditError
 
 from .run import ServedRun, Unknown, new_metrics
@@ -33,16 +40,6 @@ __all__ = ["ServeError", "application", "serve"]
 class ServeError(AccreditError, RuntimeError):
     """The page cannot be served."""
 
-
-try:
-    import uvicorn
-    from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
-    from starlette.routing import Route
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-except ImportError as error:
-    raise ServeError(f"the server of the replay page needs pip install 'accredit[remote]': {error}") from error
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "

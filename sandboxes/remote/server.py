@@ -1,4 +1,4 @@
-"""A pool of sandboxes over HTTP. Needs the extra `remote` (starlette, uvicorn).
+"""A pool of sandboxes over HTTP.
 
     POST   /sessions                  {"id": ID, "limits": LIMITS or null}     open
     POST   /sessions/ID/WHAT          {"number": 1, "arguments": {...}}        run, run_cell, read, write, list, branch
@@ -21,6 +21,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
 from accredit.sandboxes.errors import SandboxError
 from accredit.sandboxes.pool import Pool
 from accredit.sandboxes.protocol import Limits
@@ -28,15 +34,6 @@ from accredit.sandboxes.verdict import Status
 
 from .desk import TOKEN_VARIABLE, Answer, Desk
 from .wire import decode, encode
-
-try:
-    import uvicorn
-    from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import JSONResponse
-    from starlette.routing import Route
-except ImportError as error:
-    raise SandboxError(f"a server of sandboxes needs pip install 'accredit[remote]': {error}") from error
 
 __all__ = ["TOKEN_VARIABLE", "application", "serve"]
 

@@ -106,7 +106,7 @@ def count(pids: _Pids) -> Counts:
 def _states_of_children() -> list[str]:
     found: list[str] = []
     for name in filter(str.isdigit, os.listdir("/proc")):
-        with suppress(OSError), open(f"/proc/{name}/stat") as file:
+        with suppress(OSError), open(f"/proc/{name}/stat", errors="replace") as file:
             state, parent, *_ = file.read().rpartition(")")[2].split()
             if int(parent) == os.getpid():
                 found.append(state)

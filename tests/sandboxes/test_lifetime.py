@@ -180,7 +180,7 @@ def freeze_tree(root: int) -> None:
     children: dict[int, list[int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            with open(f"/proc/{name}/stat") as file:
+            with open(f"/proc/{name}/stat", errors="replace") as file:
                 children.setdefault(int(file.read().rpartition(")")[2].split()[1]), []).append(int(name))
         except OSError:
             continue

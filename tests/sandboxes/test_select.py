@@ -142,7 +142,7 @@ def sessions() -> set[int]:
     """Return the session ids of all processes: a slot's is the process id of its outermost one."""
     found: set[int] = set()
     for name in filter(str.isdigit, os.listdir("/proc")):
-        with suppress(OSError), open(f"/proc/{name}/stat") as file:
+        with suppress(OSError), open(f"/proc/{name}/stat", errors="replace") as file:
             found.add(int(file.read().rpartition(")")[2].split()[3]))
     return found
 

@@ -103,7 +103,6 @@ def _a_sandbox() -> None:
 @pytest.fixture(scope="module")
 def far():
     """The real server and the proxy that loses answers, of the tests of remote sandboxes."""
-    pytest.importorskip("uvicorn", reason="the extra 'remote' is not installed")
     path = Path(__file__).parents[1] / "sandboxes" / "remote" / "conftest.py"
     spec = importlib.util.spec_from_file_location("accredit_tests_of_remote", path)
     assert spec is not None and spec.loader is not None

@@ -12,8 +12,6 @@ from contextlib import suppress
 
 import pytest
 
-pytest.importorskip("uvicorn", reason="the extra 'remote' is not installed")
-
 from accredit.sandboxes import EmbeddedSandbox
 from accredit.sandboxes.remote import RemoteSandbox
 
