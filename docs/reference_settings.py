@@ -1,7 +1,7 @@
 """The pages of the command line (from its Typer app) and of a configuration (from its pydantic fields)."""
 
 import inspect
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin
 
 from reference_markdown import NOTE, cell, fenced, prose
 
@@ -93,16 +93,23 @@ def field_table(kind: Any, prefix: str, parts: dict[str, Any]) -> list[str]:
     rows = []
     for name, field in kind.model_fields.items():
         annotation = field.annotation
-        if isinstance(annotation, type) and hasattr(annotation, "model_fields"):
-            parts[prefix + name] = annotation
+        part = next((each for each in (annotation, *get_args(annotation)) if hasattr(each, "model_fields")), None)
+        if part is not None:
+            parts[prefix + name] = part
             anchor = (prefix + name).lower().replace(".", "")
-            rows.append(f"| [`{prefix}{name}.*`](#{anchor}) | | | {cell(first_line(annotation.__doc__))} |")
+            default, meaning = default_part(field), cell(first_line(part.__doc__))
+            rows.append(f"| [`{prefix}{name}.*`](#{anchor}) | | {default} | {meaning} |")
             continue
         bounds = ", ".join(str(bound) for bound in map(bound_of, field.metadata) if bound)
         shown = kind_of(annotation) + (f", {bounds}" if bounds else "")
         default = "required" if field.is_required() else f"`{literal(field.get_default(call_default_factory=True))}`"
         rows.append(f"| `{prefix}{name}` | {cell(shown)} | {default} | {cell(field.description or '')} |")
     return ["| setting | type | default | meaning |", "|---|---|---|---|", *rows]
+
+
+def default_part(field: Any) -> str:
+    """Return null for a part that is absent unless it is asked for."""
+    return "`null`" if field.default is None else ""
 
 
 def first_line(text: str | None) -> str:

@@ -1,9 +1,10 @@
 """Checkpoints: written atomically, resumed to the same bits on CPU.
 
 A checkpoint is a folder `step-000040` that appears whole or not at all. It holds a Hugging Face model that
-`load_model` reads, the optimizer's state and the step. There is no random state to keep: every seed of a run is derived
-from the run's seed, the step and the episode's place in it. The link `best` beside them names the checkpoint with the
-best held-out success. What a kill left half written or half deleted has a name that begins with a dot.
+`load_model` reads, or the adapter alone where one is trained, the optimizer's state and the step. There is no random
+state to keep: every seed of a run is derived from the run's seed, the step and the episode's place in it. The link
+`best` beside them names the checkpoint with the best held-out success. What a kill left half written or half deleted
+has a name that begins with a dot.
 """
 
 import json
@@ -16,7 +17,7 @@ from typing import Any
 
 import torch
 
-from accredit.agents.models import LoadedModel, save_model
+from accredit.agents.models import Base, LoadedModel, ModelError, save_model, saved_base
 from accredit.sandboxes.errors import AccreditError
 
 __all__ = ["CheckpointError", "find", "latest", "load_into", "point_best", "prune", "save", "sweep"]
@@ -67,8 +68,38 @@ def latest(folder: Path) -> Path | None:
     return max(found, key=lambda path: path.name, default=None)
 
 
-def load_into(checkpoint: Path, model: Any, optimizer: Any) -> dict[str, Any]:
-    """Load weights and optimizer state in place; return the facts that were kept beside them."""
+def load_into(checkpoint: Path, loaded: LoadedModel, optimizer: Any) -> dict[str, Any]:
+    """Load weights and optimizer state in place; return the facts that were kept beside them.
+
+    Raises:
+        CheckpointError: the weights do not fit the model, or the adapter not the base.
+
+    """
+    if loaded.base is None:
+        _load_weights(checkpoint, loaded.model)
+    else:
+        _load_adapter(checkpoint, loaded.model, loaded.base)
+    optimizer.load_state_dict(torch.load(checkpoint / "optimizer.pt", map_location="cpu", weights_only=True))
+    return json.loads((checkpoint / "state.json").read_text())
+
+
+def _load_adapter(checkpoint: Path, model: Any, base: Base) -> None:
+    from accredit.agents.lora import load_into
+
+    try:
+        saved = saved_base(checkpoint)
+        if saved is None or saved.sha256 != base.sha256:
+            raise CheckpointError(
+                f"{checkpoint} was trained on other weights than those at {base.path}: expected SHA-256 "
+                f"{saved.sha256[:12] if saved else 'of a base'}, found {base.sha256[:12]}. Put the weights back that "
+                "the run started from, or start a run of another name"
+            )
+        load_into(model, checkpoint)
+    except ModelError as error:
+        raise CheckpointError(f"{checkpoint} does not fit the model: {error}") from error
+
+
+def _load_weights(checkpoint: Path, model: Any) -> None:
     from safetensors.torch import load_file
 
     state = load_file(checkpoint / "model.safetensors")
@@ -79,8 +110,6 @@ def load_into(checkpoint: Path, model: Any, optimizer: Any) -> dict[str, Any]:
             f"{checkpoint} does not fit the model: missing {sorted(set(missing) - tied)[:3]}, unknown {unexpected[:3]}"
         )
     model.tie_weights()
-    optimizer.load_state_dict(torch.load(checkpoint / "optimizer.pt", map_location="cpu", weights_only=True))
-    return json.loads((checkpoint / "state.json").read_text())
 
 
 def prune(folder: Path, keep: int, also: set[int]) -> None:

@@ -8,7 +8,7 @@ import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -28,15 +28,46 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
 
 
+class LoRAConfig(_Part):
+    """Train low-rank adapters beside frozen weights, where `model.lora` is not null."""
+
+    rank: int = Field(default=16, ge=1, le=512, description="rank of an adapter's two matrices")
+    alpha: float = Field(default=32.0, gt=0, description="an adapter's output is multiplied by alpha / rank")
+    targets: Literal["auto"] | tuple[str, ...] = Field(
+        default="auto",
+        description="last parts of the names of the layers to adapt, such as [q_proj, v_proj]; 'auto' is every linear "
+        "layer but the output head, which cannot be adapted",
+    )
+    dropout: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="share of an adapter's inputs dropped while training; the sampler drops none, so that in "
+        "reinforcement learning the two part",
+    )
+
+    @field_validator("targets", mode="before")
+    @classmethod
+    def _names(cls, targets: Any) -> Any:
+        listed = isinstance(targets, list | tuple) and targets and all(isinstance(name, str) for name in targets)
+        if targets != "auto" and not listed:
+            raise ValueError("expected 'auto' or a list of layers' names, such as [q_proj, v_proj]")
+        return targets
+
+
 class ModelConfig(_Part):
     """Which policy to start from."""
 
-    path: str = Field(default="base", description="'base' (shipped), 'smollm2', or a Hugging Face folder")
+    path: str = Field(
+        default="base",
+        description="'base' (shipped), 'smollm2', a Hugging Face folder, or a checkpoint of another run",
+    )
     dtype: Literal["float32", "bfloat16"] = Field(default="float32", description="precision of weights and rollouts")
     device: str = Field(default="auto", description="'auto' (cuda, mps, else cpu) or a torch device")
     tools_format: Literal["auto", "json", "signature"] = Field(
         default="auto", description="how tools are told: 'signature' is one short line a tool, 'json' the Hermes block"
     )
+    lora: LoRAConfig | None = Field(default=None, description="train low-rank adapters; null: all weights")
 
 
 class VLLMConfig(_Part):
@@ -351,7 +382,6 @@ def _explain(kind: type[BaseModel], error: dict[str, Any]) -> str:
 
 def _fields(kind: type[BaseModel], path: Sequence[Any]) -> list[str]:
     for part in path:
-        annotation = kind.model_fields[part].annotation
-        assert isinstance(annotation, type)
-        kind = annotation
+        annotation: Any = kind.model_fields[part].annotation
+        kind = next(each for each in (annotation, *get_args(annotation)) if hasattr(each, "model_fields"))
     return list(kind.model_fields)

@@ -1,8 +1,10 @@
 """How much memory a run will take, before anything is loaded. An estimate: activations depend on the kernels."""
 
 from pathlib import Path
+from typing import Any
 
 from .config import SFTConfig, TrainConfig
+from .setup import lora_of
 
 __all__ = ["memory_estimate"]
 
@@ -14,17 +16,24 @@ def memory_estimate(config: TrainConfig | SFTConfig) -> str:
     import torch
     import transformers
 
-    from accredit.agents.models import locate
+    from accredit.agents.models import locate, saved_base
 
     from .vocabulary import BLOCK
 
-    folder, options = locate(config.model.path)
+    path = config.model.path
+    while adapter := saved_base(locate(path)[0]):
+        path = adapter.path
+    folder, options = locate(path)
     shape = transformers.AutoConfig.from_pretrained(str(folder), local_files_only=True, **options)
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(shape)
     parameters = sum(weight.numel() for weight in model.parameters())
     size = _BYTES[config.model.dtype]
-    exact = 4 * parameters  # float32, in which gradients are summed and 16-bit weights have a second copy
+    lora = lora_of(config.model)
+    trained = parameters if lora is None else _adapter_parameters(model, lora)
+    exact = 4 * trained  # float32, in which gradients are summed and 16-bit weights have a second copy
+    copies = size == 2 and lora is None
+    has_reference = isinstance(config, TrainConfig) and config.loss.kl > 0 and lora is None
     rollout, micro = config.rollout, config.optimizer.micro_tokens
     layers = shape.num_hidden_layers
     kept = layers + 34 if config.optimizer.gradient_checkpointing else 34 * layers
@@ -34,13 +43,22 @@ def memory_estimate(config: TrainConfig | SFTConfig) -> str:
     rows = rollout.groups * rollout.group_size
     parts = {
         "weights": parameters * size,
+        "adapter": 0 if lora is None else exact,
         "gradients": exact,
-        "optimizer": 2 * exact if size == 4 else 3 * exact,
-        "reference policy": parameters * size if isinstance(config, TrainConfig) and config.loss.kl > 0 else 0,
+        "optimizer": 3 * exact if copies else 2 * exact,
+        "reference policy": parameters * size if has_reference else 0,
         "keys and values (rollout, twice: kept and in use)": 2 * rows * rollout.episode_tokens * token_bytes,
         "activations of a micro-batch": micro * kept * shape.hidden_size * size,
         "logits of a block": 2 * 4 * BLOCK[0] * min(BLOCK[1], shape.vocab_size),
     }
-    lines = [f"memory estimate ({parameters / 1e6:.1f} M parameters from {Path(folder).name}):"]
+    of = "" if lora is None else f", {trained / 1e6:.2f} M trained"
+    lines = [f"memory estimate ({parameters / 1e6:.1f} M parameters from {Path(folder).name}{of}):"]
     lines += [f"  {name}: {amount / 2**20:,.0f} MB" for name, amount in parts.items() if amount]
     return "\n".join([*lines, f"  together: {sum(parts.values()) / 2**20:,.0f} MB at most"])
+
+
+def _adapter_parameters(model: Any, lora: Any) -> int:
+    from accredit.agents.lora import adapted_layers
+
+    layers = adapted_layers(model, lora).values()
+    return sum(lora.rank * (layer.in_features + layer.out_features) for layer in layers)

@@ -1,15 +1,18 @@
 """Export: a checkpoint as a Hugging Face model that `transformers` loads without Accredit, in a folder or on the Hub.
 
-What only training needs (the optimizer's state, the step) stays behind. Pushing needs a token, and is the only thing in
-Accredit that talks to the Hub.
+An adapter is added to its base's weights first, or written alone, as peft reads it. What only training needs (the
+optimizer's state, the step) stays behind. Pushing needs a token, and is the only thing in Accredit that talks to the
+Hub.
 """
 
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import yaml
 
+from accredit.agents.models import Base, load_model, save_model, saved_base
 from accredit.sandboxes.errors import AccreditError
 
 from .checkpoint import find
@@ -23,33 +26,42 @@ class ExportError(AccreditError, RuntimeError):
     """A checkpoint cannot be exported or pushed."""
 
 
-def export(run: Path, which: str, out: Path) -> Path:
+def export(run: Path, which: str, out: Path, *, adapter: bool = False) -> Path:
     """Copy a checkpoint of `run` into the new folder `out`, whole or not at all; return the checkpoint.
 
     Args:
         run: the directory of a run.
         which: 'last', 'best' (by held-out success), or a step's number.
         out: must not exist, or be empty.
+        adapter: write the adapter alone, of a run that trained one.
 
     Raises:
         CheckpointError: there is no such checkpoint.
-        ExportError: `out` is taken or cannot be written.
+        ExportError: `out` is taken or cannot be written, or there is no adapter.
+        ModelError: the weights that the adapter was trained on are gone, or others.
 
     """
     checkpoint = find(run / "checkpoints", which)
     out = Path(out)
+    trained = saved_base(checkpoint)
+    if adapter and trained is None:
+        raise ExportError(f"{checkpoint} holds a whole model, and no adapter: leave out --adapter")
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
         raise ExportError(f"{out} already holds something: choose another folder; nothing was overwritten")
     draft = out.with_name(f".{out.name}.unfinished")
     try:
         shutil.rmtree(draft, ignore_errors=True)
         draft.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(checkpoint, draft, ignore=shutil.ignore_patterns(*_STAYS))
-        (draft / "README.md").write_text(_card(run, checkpoint), encoding="utf-8")
+        if trained is not None and not adapter:
+            save_model(load_model(str(checkpoint), dtype=_dtype(run), device="cpu"), draft)
+        else:
+            shutil.copytree(checkpoint, draft, ignore=shutil.ignore_patterns(*_STAYS))
+        (draft / "README.md").write_text(_card(run, checkpoint, trained if adapter else None), encoding="utf-8")
         draft.replace(out)
     except OSError as error:
-        shutil.rmtree(draft, ignore_errors=True)
         raise ExportError(f"cannot write {out}: {error}") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
     return checkpoint
 
 
@@ -84,13 +96,23 @@ def push(folder: Path, repository: str, token: str, *, private: bool = True) -> 
     return str(made)
 
 
-def _card(run: Path, checkpoint: Path) -> str:
-    facts = json.loads((checkpoint / "state.json").read_text())
-    config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8")) if (run / "config.yaml").exists() else {}
+def _config(run: Path) -> dict[str, Any]:
+    path = run / "config.yaml"
+    return yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def _dtype(run: Path) -> str:
+    return (_config(run).get("model") or {}).get("dtype", "float32")
+
+
+def _card(run: Path, checkpoint: Path, base: Base | None) -> str:
+    facts, config = json.loads((checkpoint / "state.json").read_text()), _config(run)
     best = f", held-out success {facts['best_success']:.3f}" if facts["step"] == facts.get("best_step") else ""
-    front = yaml.safe_dump({"library_name": "transformers", "pipeline_tag": "text-generation", "tags": ["accredit"]})
+    library = "transformers" if base is None else "peft"
+    front = yaml.safe_dump({"library_name": library, "pipeline_tag": "text-generation", "tags": ["accredit"]})
+    kind = "" if base is None else f"An adapter (LoRA) for the weights with SHA-256 `{base.sha256}`. "
     return (
-        f"---\n{front}---\n\n# {run.resolve().name}, step {facts['step']}\n\n"
+        f"---\n{front}---\n\n# {run.resolve().name}, step {facts['step']}\n\n{kind}"
         f"Started from `{(config.get('model') or {}).get('path', 'base')}` and trained with Accredit on "
         f"`{config.get('env', 'an environment')}`{best}.\n\n```yaml\n{yaml.safe_dump(config, sort_keys=False)}```\n"
     )

@@ -33,13 +33,16 @@ class HeadError(AccreditError, NotImplementedError):
 def score(model: Any, batch: Batch, block: tuple[int, int] = BLOCK) -> Scores:
     """Return log-probability and entropy of the batch's decision tokens, float32 [N] in nats, with gradient.
 
-    `block` bounds the logits held at once, tokens x vocabulary.
+    `block` bounds the logits held at once, tokens x vocabulary. A `PeftModel` is scored as the model in it, with its
+    adapter.
 
     Raises:
         AttentionError: the model cannot attend within packed rows.
         HeadError: the model's logits are more than a linear function of its last hidden state.
 
     """
+    if hasattr(model, "get_base_model"):  # peft's wrapper, whose `base_model` is no body
+        model = model.get_base_model()
     head = _head(model)
     attend_along_trees(model)
     # A mask of four dimensions is taken as it is: without one the model would make its own, [T, T].

@@ -152,7 +152,7 @@ class _Training:
         newest = self.processes.from_first(lambda: checkpoint.latest(self.run.checkpoints))
         if newest is None:
             return 0
-        facts = checkpoint.load_into(newest, self.bench.loaded.model, self.optimizer)
+        facts = checkpoint.load_into(newest, self.bench.loaded, self.optimizer)
         self.best = (facts["best_success"], facts["best_step"])
         self.crew.updated(int(facts["step"]))
         return int(facts["step"])

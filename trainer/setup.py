@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -16,9 +16,12 @@ from accredit.credit import Trajectory
 from accredit.envs import EnvError, InfrastructureError, ToolEnv, load_env
 from accredit.sandboxes.errors import AccreditError
 
-from .config import OptimizerConfig, SFTConfig, TrainConfig
+from .config import ModelConfig, OptimizerConfig, SFTConfig, TrainConfig
 from .evaluation import Evaluation, summarise
 from .master import MasterAdamW
+
+if TYPE_CHECKING:
+    from accredit.agents.lora import LoRA
 
 __all__ = [
     "Bench",
@@ -27,6 +30,7 @@ __all__ = [
     "crew_of",
     "held_out",
     "learning_rate",
+    "lora_of",
     "make_crew",
     "make_engine",
     "make_optimizer",
@@ -65,7 +69,13 @@ def prepare(config: TrainConfig | SFTConfig, weights: bool = True) -> Bench:
     torch.manual_seed(config.seed)
     wanted = config.model
     if weights:
-        loaded = load_model(wanted.path, dtype=wanted.dtype, device=wanted.device, tools_format=wanted.tools_format)
+        loaded = load_model(
+            wanted.path,
+            dtype=wanted.dtype,
+            device=wanted.device,
+            tools_format=wanted.tools_format,
+            lora=lora_of(wanted),
+        )
     else:
         loaded = load_tokenizer(wanted.path, wanted.tools_format)
     if weights and config.optimizer.gradient_checkpointing:
@@ -73,6 +83,16 @@ def prepare(config: TrainConfig | SFTConfig, weights: bool = True) -> Bench:
     rollout = config.rollout
     limits = Limits(rollout.decision_tokens, rollout.episode_tokens, rollout.turns, None, rollout.seconds)
     return Bench(loaded, make_env, limits, dict(config.env_options))
+
+
+def lora_of(config: ModelConfig) -> "LoRA | None":
+    """Return the adapter that the configuration asks for."""
+    if config.lora is None:
+        return None
+    from accredit.agents.lora import LoRA
+
+    wanted = config.lora
+    return LoRA(wanted.rank, wanted.alpha, None if wanted.targets == "auto" else wanted.targets, wanted.dropout)
 
 
 def check_tasks(make_env: Callable[[], ToolEnv], name: str, options: Mapping[str, Any]) -> None:
@@ -139,9 +159,10 @@ def _in_worker(config: TrainConfig | SFTConfig) -> tuple[Any, LocalCrew]:
 
 
 def make_optimizer(model: Any, config: OptimizerConfig) -> torch.optim.AdamW:
-    """Return AdamW over all weights, or over float32 copies of weights that have 16 bits."""
-    kind = torch.optim.AdamW if next(model.parameters()).dtype.itemsize > 2 else MasterAdamW
-    return kind(model.parameters(), lr=config.lr, betas=config.betas, weight_decay=config.weight_decay)
+    """Return AdamW over all weights that train, or over float32 copies of weights that have 16 bits."""
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    kind = torch.optim.AdamW if weights[0].dtype.itemsize > 2 else MasterAdamW
+    return kind(weights, lr=config.lr, betas=config.betas, weight_decay=config.weight_decay)
 
 
 def learning_rate(config: OptimizerConfig, step: int, steps: int) -> float:

@@ -3,12 +3,14 @@
 import copy
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from accredit.agents.models import has_adapter
 from accredit.credit import AccreditError, Trajectory
 
 from .batch import Batch, Row, collate, rows_of, weigh
@@ -30,7 +32,8 @@ class Updater:
     """Spends advantages on the weights of one model.
 
     With several `processes` all make the same update of a `ShardedModel` from the same trajectories; each computes its
-    part of the micro-batches, and `reference` is sharded too. Alone, the reference is a copy of the model.
+    part of the micro-batches, and `reference` is sharded too. Alone, the reference is a copy of the model, or the model
+    itself with its adapter switched off.
     """
 
     def __init__(
@@ -45,11 +48,17 @@ class Updater:
         self._model, self._optimizer, self._loss, self._config = model, optimizer, loss, config
         self._processes = processes
         self._score = _call if processes.sharded else score
-        if reference is None and loss.kl > 0:
-            reference = copy.deepcopy(model)
-        self._reference = reference.eval().requires_grad_(False) if reference is not None else None
+        self._reference = _reference_of(model, reference) if loss.kl > 0 else None
         self._weights = [weight for group in optimizer.param_groups for weight in group["params"]]
         self._device = next(model.parameters()).device
+
+    def _as_reference(self) -> AbstractContextManager[None]:
+        """Let the reference be what it is while it scores."""
+        if self._reference is not self._model:
+            return nullcontext()
+        from accredit.agents.lora import switched_off
+
+        return switched_off(self._model)
 
     def update(
         self, trajectories: Sequence[Trajectory], advantages: Sequence[NDArray[np.float64]], lr: float, seed: int
@@ -115,7 +124,7 @@ class Updater:
             if self._loss.entropy > 0:
                 total = total - self._loss.entropy * (entropy_N * batch.kl_weight_N).sum()
             if self._reference is not None:
-                with torch.no_grad():
+                with torch.no_grad(), self._as_reference():
                     reference_N = self._score(self._reference, batch).logprobs_N
                 kl = (kl_penalty(logprobs_N, reference_N, self._loss.kl_estimator) * batch.kl_weight_N).sum()
                 total = total + self._loss.kl * kl
@@ -139,6 +148,13 @@ class Updater:
             raise UpdateError(f"the gradient norm is {norm.item()}: nothing was stepped. Lower optimizer.lr")
         self._optimizer.step()
         return float(norm)
+
+
+def _reference_of(model: Any, reference: Any) -> Any:
+    """Return a model that gives the log-probabilities that `model` had at first."""
+    if reference is None and has_adapter(model):
+        return model
+    return (copy.deepcopy(model) if reference is None else reference).eval().requires_grad_(False)
 
 
 def _call(model: Any, batch: Batch) -> Scores:

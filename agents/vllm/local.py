@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -23,6 +23,8 @@ class LocalReplica:
         self._folder, self._options = folder, options
         self._engine: Any = None
         self._numbers = itertools.count()
+        self._adapters = itertools.count(1)
+        self._adapter: Any = None  # vLLM's LoRARequest
 
     async def start(self) -> None:
         """Start the engine; this blocks the event loop until it stands.
@@ -70,7 +72,8 @@ class LocalReplica:
         last: Any = None
         try:
             prompt = {"prompt_token_ids": asked.ids.tolist()}
-            async for output in self._engine.generate(prompt, settings, f"{self.name}-{next(self._numbers)}"):
+            name = f"{self.name}-{next(self._numbers)}"
+            async for output in self._engine.generate(prompt, settings, name, lora_request=self._adapter):
                 last = output.outputs[0]
         except EngineDeadError as error:
             raise ReplicaLost(f"the engine of {self.name} died") from error
@@ -83,9 +86,29 @@ class LocalReplica:
         return Sampled(ids, np.array([row[token].logprob for token, row in pairs], dtype=np.float32))
 
     async def load(self, folder: Path) -> None:
-        """Take over the weights in `folder` in place and clear the prefix cache."""
-        await self.call("reload_weights", weights_path=str(folder))
+        """Take over the weights, or the adapter, in `folder`, and clear the prefix cache."""
+        if self._options.lora_rank is None:
+            await self.call("reload_weights", weights_path=str(folder))
+        else:
+            await self._swap(folder)
         await self.clear()
+
+    async def _swap(self, folder: Path) -> None:
+        """Let requests from now on use the adapter in `folder`, and drop the one before it."""
+        from vllm.lora.request import LoRARequest
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        number = next(self._adapters)  # vLLM knows adapters by number and name: each version has its own
+        newest, old = LoRARequest(f"version-{number}", number, str(folder)), self._adapter
+        try:
+            if old is not None:
+                await self._engine.remove_lora(old.lora_int_id)
+            await self._engine.add_lora(newest)
+        except EngineDeadError as error:
+            raise ReplicaLost(f"the engine of {self.name} died") from error
+        except Exception as error:
+            raise EngineError(f"{self.name} cannot take an adapter: {type(error).__name__}: {error}") from error
+        self._adapter = newest
 
     async def call(self, method: str, **arguments: Any) -> None:
         """Call a method of vLLM's workers."""
@@ -134,8 +157,16 @@ class LocalReplica:
             "use_tqdm_on_load": options.logs,
             "seed": 0,
             **({"weight_transfer_config": {"backend": "ipc"}} if options.weights == "ipc" else {}),
+            **({} if options.lora_rank is None else _with_adapters(options.lora_rank)),
             **options.engine_args,
         }
+
+
+def _with_adapters(rank: int) -> dict[str, Any]:
+    """Return what adapters need: one at a time, in the least of vLLM's ranks that holds them."""
+    from vllm.config.lora import MaxLoRARanks
+
+    return {"enable_lora": True, "max_loras": 1, "max_lora_rank": min(r for r in get_args(MaxLoRARanks) if r >= rank)}
 
 
 def _on_cpu(options: VLLMOptions) -> dict[str, Any]:

@@ -23,6 +23,8 @@ _OURS = {
     "gpu_memory_utilization": "rollout.vllm.gpu_memory",
     "seed": "seed",
     "weight_transfer_config": "rollout.vllm.weights",
+    "enable_lora": "model.lora",
+    "max_lora_rank": "model.lora.rank",
 }
 _NOT_THE_POLICYS = {
     "logprobs_mode": "log-probabilities are taken from the raw logits, whatever the temperature",
@@ -61,6 +63,8 @@ class VLLMOptions:
     """How weights reach an engine of this run: a folder, or memory of the GPU that it shares with the trainer."""
     weights_dir: str | None = None
     """Where they are written on their way; None: a temporary folder. Servers must see it under the same path."""
+    lora_rank: int | None = None
+    """Rank of the adapters that are handed over in place of weights; None: whole models are."""
     tolerance: float | None = None
     """Largest gap of log-probabilities, in nats, that the guard lets pass; None: by `dtype`."""
     start_s: float = 600.0

@@ -10,11 +10,13 @@ import logging
 import time
 from collections import deque
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from accredit.agents.models import has_adapter
 from accredit.agents.policy import Decision, EngineError, Request, turn_seed
 from accredit.envs.execution import LoopThread
 
@@ -50,6 +52,10 @@ class VLLMPolicy:
 
     def __init__(self, model: Any, options: VLLMOptions | None = None, version: int = 0) -> None:
         self.model, self.options = model, options or VLLMOptions()
+        if has_adapter(model):
+            from accredit.agents.lora import rank_of
+
+            self.options = replace(self.options, lora_rank=rank_of(model))
         refused = refused_arguments(self.options.engine_args)
         if refused:
             raise EngineError("rollout.vllm.engine_args cannot hold " + "; ".join(refused))
@@ -61,6 +67,7 @@ class VLLMPolicy:
         self._why = "no replica was started"
         self._thread = LoopThread("vllm")
         self._outbox = Outbox(self.options.weights_dir)
+        self._adapted = self.options.lora_rank is not None
         try:
             folder = self._outbox.put(model)
             self._replicas: list[Replica] = [
@@ -68,7 +75,7 @@ class VLLMPolicy:
             ] or [LocalReplica(f"replica {number}", folder, self.options) for number in range(self.options.replicas)]
             for replica in self._replicas:
                 self._wait(replica.start(), self.options.start_s + 60)
-            if self.options.servers:
+            if self.options.servers or self._adapted:
                 self._hand_over()
             self.check()
         except BaseException:
@@ -203,7 +210,8 @@ class VLLMPolicy:
             _log.warning("%s; %d of %d left", error, len(self._replicas) - len(self._lost), len(self._replicas))
 
     def _hand_over(self) -> None:
-        folder = self._outbox.put(self.model) if self.options.weights == "disk" else None
+        by_disk = self.options.weights == "disk" or self._adapted
+        folder = self._outbox.put(self.model, self._adapted) if by_disk else None
         for replica in self._replicas:
             try:
                 if folder is not None:

@@ -46,7 +46,7 @@ class Replica(Protocol):
         ...
 
     async def load(self, folder: Path) -> None:
-        """Take over the weights in `folder` in place and clear the prefix cache."""
+        """Take over the weights in `folder` in place, or the adapter there, and clear the prefix cache."""
         ...
 
     async def close(self) -> None:

@@ -16,6 +16,9 @@ def command(
     push_to: Annotated[
         str | None, typer.Option(help="Model repository on the Hugging Face Hub, as OWNER/NAME.", show_default="none")
     ] = None,
+    adapter: Annotated[
+        bool, typer.Option("--adapter", help="Write the adapter alone, not added to its base's weights.")
+    ] = False,
     public: Annotated[bool, typer.Option("--public", help="Make a new repository public.")] = False,
 ) -> None:
     """Write a checkpoint as a Hugging Face model that `transformers` loads without Accredit, or push it to the Hub."""
@@ -26,7 +29,7 @@ def command(
     token = hub_token() if push_to is not None else ""
     with tempfile.TemporaryDirectory() as spare:
         folder = out if out is not None else Path(spare) / "model"
-        checkpoint = export(run, step, folder)
+        checkpoint = export(run, step, folder, adapter=adapter)
         if out is not None:
             print(f"{checkpoint.name} of {run} written to {out}")
         if push_to is not None:
