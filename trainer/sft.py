@@ -82,6 +82,8 @@ def warm_start(config: SFTConfig, listener: Listener) -> SFTResult:
             numbers["time/step_s"] = time.monotonic() - started
             metrics.write(step + 1, numbers)
             listener.stepped(step + 1, numbers)
+            if config.evaluation.every and (step + 1) % config.evaluation.every == 0 and step + 1 < config.steps:
+                evaluate(step + 1)
         after = evaluate(config.steps)
         facts = {"best_success": after.success, "best_step": config.steps}
         saved = checkpoint.save(run.checkpoints, config.steps, bench.loaded, optimizer.state_dict(), facts)

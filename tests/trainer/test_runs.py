@@ -222,8 +222,10 @@ def test_the_kl_penalty_is_measured_from_the_policy_that_the_run_started_with(tm
 def test_a_warm_start_learns_the_experts_decisions(tmp_path, tiny_folder):
     heard = Silent()
     whole = {"rollout.turns": None, "rollout.episode_tokens": 8000, "rollout.decision_tokens": 400}
+    whole["evaluation.every"] = 6
     config = settings(SFTConfig, tmp_path, tiny_folder, steps=15, episodes=12, batch=8, **whole)
     result = warm_start(config, heard)
+    assert [step for step, _ in heard.evaluations] == [0, 6, 12, 15]
     losses = [metrics["loss/nll_nats"] for _, metrics in heard.steps]
     assert losses[-1] < 0.7 * losses[0]
     again = settings(TrainConfig, tmp_path, result.checkpoint, name="next", steps=1, **{"evaluation.episodes": 1})
