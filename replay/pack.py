@@ -2,6 +2,7 @@
 
 Layout before deflating: uint32 length of the header (little-endian), the header in UTF-8, then each column at a
 multiple of 8 bytes from the start of the columns. The header's `columns` names them: [name, dtype, byte offset, count].
+A column of 4-byte numbers lies in planes: the lowest byte of all its numbers first, then the next (it deflates better).
 A page that is one file holds blocks in base64; a server sends the same bytes. `page/blocks.js` reads them.
 """
 
@@ -9,7 +10,7 @@ import base64
 import json
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,15 +60,13 @@ def episode_block(shown: Shown, level: int = _LEVEL) -> bytes:
     """Return an episode as a block.
 
     The header is its record of `episodes.jsonl` with `scales`, `functions` (a list of `label`, `credit_terms`,
-    `advantage_terms`, and `sums`, the exact sums of both), `signals` and `reencoded`. Columns: `token_id` i4,
-    `byte_length` u4, `bytes` u1, `logprob` f4, a ledger term each (`credit:outcome`, `rloo/credit:outcome`) f4, and
-    the signals f4.
+    `advantage_terms`, and `sums`, the exact sums of both), `signals` and `reencoded`. Columns: `entry` u4, for each
+    token its place in the table of `vocab_id` i4, `vocab_length` u4 and `vocab_bytes` u1 (joined); `logprob` f4, a
+    ledger term each (`credit:outcome`, `rloo/credit:outcome`) f4, and the signals f4.
     """
     t = shown.episode.trajectory
     columns: Columns = {
-        "token_id": t.token_ids.astype("<i4"),
-        "byte_length": np.array([len(token) for token in shown.episode.token_bytes], dtype="<u4"),
-        "bytes": np.frombuffer(b"".join(shown.episode.token_bytes), dtype="u1"),
+        **_vocabulary(t.token_ids.tolist(), shown.episode.token_bytes),
         "logprob": t.logprobs.astype("<f4"),
     }
     functions: list[dict[str, Any]] = []
@@ -91,28 +90,54 @@ def episode_block(shown: Shown, level: int = _LEVEL) -> bytes:
     return block({**record, **extra}, columns, level)
 
 
+def _vocabulary(ids: Sequence[int], token_bytes: Sequence[bytes]) -> Columns:
+    """Return the table of (id, bytes) in the order of their first use, and each token's place in it."""
+    table: dict[tuple[int, bytes], int] = {}
+    entries = [table.setdefault(pair, len(table)) for pair in zip(ids, token_bytes, strict=True)]
+    return {
+        "entry": np.array(entries, dtype="<u4"),
+        "vocab_id": np.array([number for number, _ in table], dtype="<i4"),
+        "vocab_length": np.array([len(raw) for _, raw in table], dtype="<u4"),
+        "vocab_bytes": np.frombuffer(b"".join(raw for _, raw in table), dtype="u1"),
+    }
+
+
 def block(header: Mapping[str, Any], columns: Mapping[str, np.ndarray], level: int = _LEVEL) -> bytes:
     """Return a header and its columns as one block, deflated at zlib's `level`."""
     listed: list[tuple[str, str, int, int]] = []
     body = bytearray()
     for name, column in columns.items():
         listed.append((name, column.dtype.str.lstrip("<|"), len(body), column.size))
-        body += column.tobytes()
+        planes = column.view("u1").reshape(-1, 4).T if column.dtype.itemsize == 4 else column
+        body += planes.tobytes()
         body += bytes(-len(body) % _ALIGN)
     head = json.dumps({**header, "columns": listed}, separators=(",", ":")).encode()
     return zlib.compress(struct.pack("<I", len(head)) + head + body, level)
 
 
 def read_block(raw: bytes) -> tuple[dict[str, Any], Columns]:
-    """Return the header and the columns of a block: the inverse of `block`, for tests and other readers."""
+    """Return the header and the columns of a block: the inverse of `block`, for tests and other readers.
+
+    Of an episode it gives `token_id`, `byte_length` and `bytes` (joined) as well.
+    """
     raw = zlib.decompress(raw)
     (size,) = struct.unpack_from("<I", raw)
     header = json.loads(raw[4 : 4 + size])
     body = raw[4 + size :]
-    columns = {
-        name: np.frombuffer(body, dtype=f"<{dtype}", count=count, offset=offset)
-        for name, dtype, offset, count in header["columns"]
-    }
+    columns: Columns = {}
+    for name, dtype, offset, count in header["columns"]:
+        size = np.dtype(dtype).itemsize
+        flat = np.frombuffer(body, dtype="u1", count=count * size, offset=offset)
+        columns[name] = (
+            (np.ascontiguousarray(flat.reshape(4, -1).T) if size == 4 else flat).view(f"<{dtype}").reshape(-1)
+        )
+    if "entry" in columns:
+        entry_T = columns["entry"]
+        ends = np.cumsum(columns["vocab_length"], dtype=np.int64)
+        table = np.split(columns["vocab_bytes"], ends[:-1]) if ends.size else []
+        columns["token_id"] = columns["vocab_id"][entry_T]
+        columns["byte_length"] = columns["vocab_length"][entry_T]
+        columns["bytes"] = np.concatenate([np.zeros(0, "u1"), *(table[at] for at in entry_T)])
     return header, columns
 
 

@@ -12,10 +12,17 @@ export async function readBlock(bytes) {
   for (const [name, dtype, offset, length] of header.columns) {
     const Type = DTYPES[dtype];
     const start = 4 + size + offset;
-    const aligned = start % Type.BYTES_PER_ELEMENT === 0;
-    columns.set(name, aligned ? new Type(raw, start, length) : new Type(raw.slice(start, start + length * Type.BYTES_PER_ELEMENT)));
+    columns.set(name, Type === Uint8Array ? new Uint8Array(raw, start, length) : new Type(fromPlanes(new Uint8Array(raw, start, 4 * length), length)));
   }
   return { header, columns };
+}
+
+// Four-byte numbers lie in planes, the lowest byte of all first.
+function fromPlanes(bytes, length) {
+  const numbers = new Uint32Array(length);
+  const second = bytes.subarray(length), third = bytes.subarray(2 * length), fourth = bytes.subarray(3 * length);
+  for (let i = 0; i < length; i++) numbers[i] = bytes[i] | (second[i] << 8) | (third[i] << 16) | (fourth[i] << 24);
+  return numbers.buffer;
 }
 
 export function fromBase64(text) {

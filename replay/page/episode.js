@@ -8,17 +8,24 @@ export class Episode {
     this.columns = columns;
     this.id = header.episode_id;
     this.step = header.step;
-    this.ids = columns.get("token_id");
+    this.entries = columns.get("entry");
+    const ids = columns.get("vocab_id");
+    this.ids = new Int32Array(this.entries.length);
+    for (let t = 0; t < this.ids.length; t++) this.ids[t] = ids[this.entries[t]];
     this.logprobs = columns.get("logprob");
     this.length = this.ids.length;
-    this.bytes = columns.get("bytes");
-    this.byteLengths = columns.get("byte_length");
-    this.byteStarts = new Uint32Array(this.length + 1);
-    for (let t = 0; t < this.length; t++) this.byteStarts[t + 1] = this.byteStarts[t] + this.byteLengths[t];
     this.functions = new Map(header.functions.map((about) => [about.label, about]));
     this.spans = header.spans.map(([start, end, kind, turn], index) => new SpanText(this, index, start, end, kind, turn));
     this.signals = new Map();
   }
+
+  // The bytes of all tokens: joined, the length of each, and where each starts. Made when text is first asked for.
+  get spelled() {
+    return (this.found ??= spell(this.entries, this.columns.get("vocab_length"), this.columns.get("vocab_bytes")));
+  }
+  get bytes() { return this.spelled.bytes; }
+  get byteLengths() { return this.spelled.lengths; }
+  get byteStarts() { return this.spelled.starts; }
 
   get reward() {
     const { outcome, turn_rewards: rewards } = this.header;
@@ -129,6 +136,18 @@ export class Episode {
   get turns() {
     return this.header.turn_rewards.length;
   }
+}
+
+function spell(entries, vocabLengths, vocabBytes) {
+  const vocabStarts = new Uint32Array(vocabLengths.length + 1);
+  for (let i = 0; i < vocabLengths.length; i++) vocabStarts[i + 1] = vocabStarts[i] + vocabLengths[i];
+  const lengths = new Uint32Array(entries.length), starts = new Uint32Array(entries.length + 1);
+  for (let t = 0; t < entries.length; t++) starts[t + 1] = starts[t] + (lengths[t] = vocabLengths[entries[t]]);
+  const bytes = new Uint8Array(starts[entries.length]);
+  for (let t = 0, at = 0; t < entries.length; t++) {
+    for (let from = vocabStarts[entries[t]], to = vocabStarts[entries[t] + 1]; from < to; from++) bytes[at++] = vocabBytes[from];
+  }
+  return { bytes, lengths, starts };
 }
 
 // A span of one kind; its text is decoded when it is first asked for.

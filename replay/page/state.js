@@ -13,7 +13,7 @@ export const app = {
   compare: [], // {row, label}: rollouts side by side, each under a credit function
   tokens: false, // "tokens" mode: template shown, borders of tokens visible, copying gives ids
   lived: false, // replay without credit, as the policy lived it
-  unit: "token", // what a step of the replay is
+  unit: matchMedia("(prefers-reduced-motion: reduce)").matches ? "turn" : "token", // what a step of the replay is
   go: null, // (change, push) => Promise
 };
 

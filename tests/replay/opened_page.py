@@ -49,10 +49,10 @@ class Opened:
     def text(self) -> str:
         return self.page.evaluate("[...document.querySelectorAll('.chunk')].map((c) => c.textContent).join('')")
 
-    def token(self) -> int | None:
-        """Return the token that is kept, or where the replay stands."""
+    def token(self) -> int:
+        """Return the token that is kept, or where the replay stands; -1 where there is none."""
         found = self.page.evaluate("document.documentElement.dataset.token")
-        return int(found) if found else None
+        return int(found) if found else -1
 
     def drawn(self) -> list[str]:
         """Return the highlights that are drawn somewhere."""

@@ -86,7 +86,7 @@ def test_pointing_at_a_token_shows_it_and_a_click_keeps_it(opened: Opened, shop:
     assert opened.token() == span.start + 1
     opened.until(f"location.hash.includes('token={span.start + 1}')")
     page.keyboard.press("Escape")
-    assert page.locator("#ledger.open").count() == 0 and opened.token() is None
+    assert page.locator("#ledger.open").count() == 0 and opened.token() == -1
     opened.until("!location.hash.includes('token=')")
 
 

@@ -230,6 +230,7 @@ def test_checks_hold_for_a_sound_group_and_name_the_token_of_a_broken_one(
 
 def test_the_digits_open_the_views_and_the_address_holds_them(opened: Opened, two_steps: Path) -> None:
     page = opened.goto(two_steps, "#find=reward>0.5&scale=2&mode=tokens" + S12)
+    address = ""
     for digit, view in enumerate(VIEWS, 1):
         opened.press(str(digit))
         opened.wait(view)
