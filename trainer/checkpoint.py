@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,17 @@ class CheckpointError(AccreditError, RuntimeError):
     """A checkpoint cannot be written or does not fit."""
 
 
-def save(folder: Path, step: int, loaded: LoadedModel, optimizer_state: dict[str, Any], facts: dict[str, Any]) -> Path:
+def save(
+    folder: Path,
+    step: int,
+    loaded: LoadedModel,
+    optimizer_state: dict[str, Any],
+    facts: dict[str, Any],
+    beside: Callable[[Path], None] | None = None,
+) -> Path:
     """Write the checkpoint of `step` under `folder`; `facts` are JSON values kept beside it.
+
+    `beside` writes more files into the folder that it gets.
 
     Raises:
         CheckpointError: it cannot be written; those before it are whole.
@@ -45,6 +55,8 @@ def save(folder: Path, step: int, loaded: LoadedModel, optimizer_state: dict[str
         save_model(loaded, draft)
         torch.save(optimizer_state, draft / "optimizer.pt")
         (draft / "state.json").write_text(json.dumps({"step": step, **facts}, indent=1) + "\n")
+        if beside is not None:
+            beside(draft)
         for path in [*draft.iterdir(), draft]:
             _sync(path)
         if target.exists():

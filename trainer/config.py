@@ -152,6 +152,12 @@ class RolloutConfig(_Part):
     turns: int | None = Field(default=None, ge=1, description="most turns; null leaves it to the environment")
     seconds: float = Field(default=120.0, gt=0, description="most wall-clock seconds of an episode")
     workers: int = Field(default=8, ge=1, description="threads that step environments")
+    max_staleness: int = Field(
+        default=0,
+        ge=0,
+        description="steps by which episodes are lived ahead, while the trainer updates, with weights so many versions "
+        "old; 0: the trainer waits for the episodes of its own weights",
+    )
     vllm: VLLMConfig = VLLMConfig()
     ray: RayConfig = RayConfig()
 
@@ -207,6 +213,12 @@ class LossConfig(_Part):
         "trajectories; constant: sum divided by trajectories times loss.constant_tokens",
     )
     constant_tokens: int = Field(default=256, ge=1, description="divisor a trajectory of the 'constant' aggregation")
+    importance: Literal["none", "token", "sequence"] = Field(
+        default="none",
+        description="weights for what older weights or another engine sampled, over a token or all decision tokens of "
+        "an episode; the clipped ratio is then against the trainer's policy at the start of the step",
+    )
+    importance_cap: float = Field(default=2.0, ge=1, description="largest importance weight; .inf truncates nothing")
 
 
 class OptimizerConfig(_Part):

@@ -6,6 +6,9 @@ what happens. Every seed is derived from the run's seed and a place in the run, 
 A killed run goes on from its newest checkpoint. Metrics and traces of later steps are cut off, for those steps are made
 again; their episodes are not, for the journal has kept those that had ended.
 
+With `rollout.max_staleness` the next steps' episodes are lived while a step is learnt from (`trainer.overlap`). Those
+that stand ready at a checkpoint are kept in it, for the weights that lived them are gone.
+
 Under torchrun every process runs this loop alike, on the same trajectories; the first one alone writes and speaks
 (`trainer.distributed`).
 
@@ -14,14 +17,16 @@ branches (`accredit.agents.branch`). Both count as episodes, in `rollout.group_s
 """
 
 import logging
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from accredit.agents.crew import Work
+from accredit.agents.crew import TrainedCrew, Work
 from accredit.agents.rollout import Episode, seeds_of
 from accredit.credit import CallStatus, Credit, Group, StopReason, Trajectory
 from accredit.credit.functions import credit_function
@@ -34,10 +39,11 @@ from .config import ConfigError, TrainConfig
 from .distributed import Processes, Unheard, processes_of
 from .evaluation import Evaluation, evaluation_of
 from .health import step_metrics
-from .journal import Journal
+from .journal import Journal, read_episodes, write_episodes
 from .learner import make_learner
 from .metrics import MetricsWriter
 from .metrics import cut_after as cut_metrics_after
+from .overlap import Ahead, Lived, OverlappedCrew, staleness
 from .preflight import check_credit
 from .run import RunDirectory, RunError, open_or_create, told_of_disk
 from .setup import held_out, learning_rate, prepare
@@ -47,6 +53,9 @@ __all__ = ["Listener", "Result", "charge_scale", "train"]
 
 OUTAGE_S = (5.0, 15.0, 45.0, 120.0)
 """Pauses in an outage: a step in which machines failed under every episode is lived again after each."""
+
+AHEAD = "ahead.jsonl"
+"""The file of a checkpoint with the episodes that were lived ahead."""
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +92,7 @@ def train(config: TrainConfig, listener: Listener, *, resume: bool = False) -> R
     """Train as the configuration says and return where the run lies and how the held-out tasks went.
 
     Raises:
-        ConfigError: groups of an odd size cannot be lived in pairs.
+        ConfigError: groups of an odd size cannot be lived in pairs, or several processes cannot live ahead.
         PreflightError: the credit function breaks what training needs.
         ProcessLost: another process of the run died, or the first could not go on.
         RunError: the run directory is taken, cannot be resumed, or every episode of a step failed.
@@ -93,6 +102,11 @@ def train(config: TrainConfig, listener: Listener, *, resume: bool = False) -> R
     check_credit(config.credit)
     check_installed(config.trackers)
     with processes_of(config.model.device) as processes:
+        if processes.sharded and config.rollout.max_staleness:
+            raise ConfigError(
+                f"rollout.max_staleness is {config.rollout.max_staleness}, expected 0 under torchrun: its processes "
+                "live and learn in turn. Train with one process, or set it to 0"
+            )
         run = _open(config, resume, processes)
         try:
             with told_of_disk(run):
@@ -127,10 +141,13 @@ class _Training:
         self.crew, self.optimizer, self.updater = make_learner(config, self.bench, processes)
         self.monitor = Monitor()
         self.best: tuple[float, int] = (-1.0, 0)
+        self.stopping = threading.Event()
+        self.ahead: Ahead | None = None
+        if isinstance(self.crew, OverlappedCrew):
+            self.ahead = Ahead(self.crew, self.live_step, config.rollout.max_staleness, config.steps)
         self.first = self.load_newest()
         self.journal = self.traces = self.metrics = Unheard()
         self.told: dict[int, Evaluation] = processes.from_first(self.open_files)
-        self.faults = 0  # episodes of the step that a machine's failure ended, those lived again included
 
     def open_files(self) -> dict[int, Evaluation]:
         """Cut off what came after the checkpoint, open what the run writes; return the evaluations until then."""
@@ -155,10 +172,13 @@ class _Training:
         facts = checkpoint.load_into(newest, self.bench.loaded, self.optimizer)
         self.best = (facts["best_success"], facts["best_step"])
         self.crew.updated(int(facts["step"]))
+        if self.ahead is not None:
+            self.ahead.restore(_read_ahead(newest, facts["ahead"]))
         return int(facts["step"])
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close what is open; episodes that are being lived ahead are given up."""
+        self.stopping.set()
         self.crew.close()
         self.metrics.close()
         self.journal.close()
@@ -188,6 +208,51 @@ class _Training:
         config = self.config
         started = time.monotonic()
         torch.manual_seed(seeds_of(config.seed, step, 5))  # for models with dropout
+        trajectories, faults, rollout_s = self.ahead.take(step) if self.ahead else self.live_step(step, self.crew)
+        _check_some_scored(trajectories)
+        _check_some_decided(trajectories, config.rollout.episode_tokens)
+        ages = staleness(trajectories, self.crew.version, config.rollout.max_staleness)
+        waited = {"time/wait_s": time.monotonic() - started} if self.ahead else {}
+        size = config.rollout.group_size
+        groups = [Group(tuple(trajectories[at : at + size])) for at in range(0, len(trajectories), size)]
+        shares = self.processes.gather(self.price(self.processes.share(groups), step))
+        credits = self.processes.together(shares)
+        flat = [credit for group in credits for credit in group]
+        metrics = step_metrics(trajectories, flat, groups)
+        metrics["rollout/undecided_share"] = sum(not t.decisions for t in trajectories) / len(trajectories)
+        metrics["rollout/infrastructure_rate"] = faults / (len(trajectories) + faults - _lost(trajectories))
+        metrics |= ages
+        metrics |= self.updater.update(
+            trajectories,
+            [credit.advantage.total for credit in flat],
+            learning_rate(config.optimizer, step, config.steps),
+            seeds_of(config.seed, step, 3),
+            apart=ages["rollout/staleness_max"] > 0 or self.inexact,
+        )
+        metrics |= self.crew.updated(step + 1)
+        stored_s = time.monotonic()
+        if config.save.traces_every and step % config.save.traces_every == 0:
+            self.traces.write(step + 1, groups, credits, self.bench.loaded.renderer.token_bytes, split="train")
+        metrics |= {
+            "time/rollout_s": rollout_s,
+            **waited,
+            "time/traces_s": time.monotonic() - stored_s,
+            "time/step_s": time.monotonic() - started,
+        }
+        if self.processes.first:
+            metrics |= self.monitor.observe(step + 1, metrics)
+        self.metrics.write(step + 1, metrics)
+        self.listener.stepped(step + 1, metrics)
+
+    @property
+    def inexact(self) -> bool:
+        """Whether log-probabilities of one version of the weights differ between the engine and the trainer."""
+        return self.config.rollout.engine != "transformers" or self.config.model.dtype != "float32"
+
+    def live_step(self, step: int, crew: TrainedCrew) -> Lived:
+        """Let `crew` live the episodes of `step`."""
+        config = self.config
+        started = time.monotonic()
         episodes = [
             Episode(
                 f"s{step:06d}-g{group:03d}-m{member:02d}",
@@ -200,54 +265,30 @@ class _Training:
             for group in range(config.rollout.groups)
             for member in range(config.rollout.group_size // (2 if self.paired else 1))
         ]
-        trajectories = self.live_through_outages(episodes)
-        _check_some_scored(trajectories)
-        _check_some_decided(trajectories, config.rollout.episode_tokens)
-        rollout_s = time.monotonic() - started
-        size = config.rollout.group_size
-        groups = [Group(tuple(trajectories[at : at + size])) for at in range(0, len(trajectories), size)]
-        shares = self.processes.gather(self.price(self.processes.share(groups), step))
-        credits = self.processes.together(shares)
-        flat = [credit for group in credits for credit in group]
-        metrics = step_metrics(trajectories, flat, groups)
-        metrics["rollout/undecided_share"] = sum(not t.decisions for t in trajectories) / len(trajectories)
-        metrics["rollout/infrastructure_rate"] = self.faults / (len(trajectories) + self.faults - _lost(trajectories))
-        metrics |= self.updater.update(
-            trajectories,
-            [credit.advantage.total for credit in flat],
-            learning_rate(config.optimizer, step, config.steps),
-            seeds_of(config.seed, step, 3),
-        )
-        metrics |= self.crew.updated(step + 1)
-        stored_s = time.monotonic()
-        if config.save.traces_every and step % config.save.traces_every == 0:
-            self.traces.write(step + 1, groups, credits, self.bench.loaded.renderer.token_bytes, split="train")
-        metrics |= {
-            "time/rollout_s": rollout_s,
-            "time/traces_s": time.monotonic() - stored_s,
-            "time/step_s": time.monotonic() - started,
-        }
-        if self.processes.first:
-            metrics |= self.monitor.observe(step + 1, metrics)
-        self.metrics.write(step + 1, metrics)
-        self.listener.stepped(step + 1, metrics)
+        faults: list[Trajectory] = []
+        trajectories = self.live_through_outages(episodes, crew, faults)
+        return Lived(trajectories, len(faults), time.monotonic() - started)
 
-    def live_through_outages(self, episodes: Sequence[Episode]) -> list[Trajectory]:
-        """Return the trajectories of `episodes`; while all are lost to machines, wait and live them again."""
-        self.faults = 0
-        trajectories = self.live(episodes)
+    def live_through_outages(
+        self, episodes: Sequence[Episode], crew: TrainedCrew, faults: list[Trajectory]
+    ) -> list[Trajectory]:
+        """Return the trajectories of `episodes`; while all are lost to machines, wait and live them again.
+
+        Every episode that a machine's failure ended is added to the `faults` of the last time.
+        """
+        trajectories = self.live(episodes, crew, faults)
         for pause_s in OUTAGE_S:
             if _lost(trajectories) < len(trajectories):
                 break
             _log.warning("machines failed under every episode, waiting %g s%s", pause_s, _first_error(trajectories))
-            time.sleep(pause_s)
-            trajectories = self.live(episodes)
+            self.stopping.wait(pause_s)
+            trajectories = self.live(episodes, crew, faults)
         return trajectories
 
-    def live(self, episodes: Sequence[Episode]) -> list[Trajectory]:
+    def live(self, episodes: Sequence[Episode], crew: TrainedCrew, faults: list[Trajectory]) -> list[Trajectory]:
         """Return the trajectories of `episodes`, each followed by its branch where credit compares pairs."""
-        work = Work(self.paired, ended=self.journal.ended(self.crew.version))
-        return self.crew.live(episodes, work, self.keep(len(episodes) * (2 if self.paired else 1)), self.count_fault)
+        work = Work(self.paired, ended=self.journal.ended(crew.version))
+        return crew.live(episodes, work, self.keep(len(episodes) * (2 if self.paired else 1)), faults.append)
 
     def keep(self, of: int) -> Callable[[Trajectory], None]:
         """Return what is to be done with each of `of` episodes as it ends: note it in the journal, and count it."""
@@ -255,15 +296,17 @@ class _Training:
 
         def on_done(trajectory: Trajectory) -> None:
             nonlocal done
-            self.journal.add(trajectory)
+            self.note(trajectory)
             done += 1
             self.listener.lived(done, of)
 
         return on_done
 
-    def count_fault(self, _: Trajectory) -> None:
-        """Count an episode that a machine's failure ended."""
-        self.faults += 1
+    def note(self, trajectory: Trajectory) -> None:
+        """Note an episode that has ended in the journal; end its rollout if the run is being closed."""
+        self.journal.add(trajectory)
+        if self.stopping.is_set():
+            raise RunError("the run was closed while episodes were lived ahead")
 
     def price(self, groups: Sequence[Group], step: int) -> list[Sequence[Credit]]:
         """Return the credit of every trajectory of every group."""
@@ -283,7 +326,7 @@ class _Training:
             wanted.episodes,
             wanted.temperature,
             tag,
-            on_done=self.journal.add,
+            on_done=self.note,
             ended=self.journal.ended(self.crew.version),
         )
         if self.processes.first:
@@ -300,11 +343,16 @@ class _Training:
 
     def save(self, step: int) -> Path:
         """Write a checkpoint and delete those that are neither new nor best."""
-        facts = {"best_success": self.best[0], "best_step": self.best[1]}
+        facts: dict[str, Any] = {"best_success": self.best[0], "best_step": self.best[1]}
         state = self.optimizer.state_dict()
+        ready = self.ahead.settled() if self.ahead else {}
+        if self.ahead:
+            facts["ahead"] = {str(later): [len(lot.trajectories), lot.faults] for later, lot in ready.items()}
 
         def write() -> Path:
-            path = checkpoint.save(self.run.checkpoints, step, self.bench.loaded, state, facts)
+            path = checkpoint.save(
+                self.run.checkpoints, step, self.bench.loaded, state, facts, partial(_write_ahead, ready)
+            )
             self.journal.clear()
             checkpoint.point_best(self.run.checkpoints, self.best[1])
             checkpoint.prune(self.run.checkpoints, self.config.save.keep, {self.best[1]})
@@ -331,6 +379,26 @@ def _in_pairs(config: TrainConfig) -> bool:
             "compares pairs, and both members of a pair count"
         )
     return True
+
+
+def _write_ahead(ready: Mapping[int, Lived], folder: Path) -> None:
+    """Write what was lived ahead, step by step, into a checkpoint."""
+    if ready:
+        write_episodes(folder / AHEAD, [t for step in sorted(ready) for t in ready[step].trajectories])
+
+
+def _read_ahead(folder: Path, told: Mapping[str, Sequence[int]]) -> dict[int, Lived]:
+    """Return what a checkpoint has of the steps ahead; `told` is the number of episodes and of faults of each."""
+    found = read_episodes(folder / AHEAD) if (folder / AHEAD).exists() else {}
+    lots: dict[int, Lived] = {}
+    for step, (count, faults) in told.items():
+        name = f"s{int(step):06d}-"
+        own = [trajectory for episode, trajectory in found.items() if episode.startswith(name)]
+        if len(own) == count:
+            lots[int(step)] = Lived(own, faults, 0.0)
+        else:
+            _log.warning("step %d is lived again, with newer weights: %s has not all of it", int(step) + 1, folder)
+    return lots
 
 
 def _lost(trajectories: Sequence[Trajectory]) -> int:

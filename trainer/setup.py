@@ -19,6 +19,7 @@ from accredit.sandboxes.errors import AccreditError
 from .config import ModelConfig, OptimizerConfig, SFTConfig, TrainConfig
 from .evaluation import Evaluation, summarise
 from .master import MasterAdamW
+from .overlap import OverlappedCrew, frozen_copy
 
 if TYPE_CHECKING:
     from accredit.agents.lora import LoRA
@@ -135,7 +136,20 @@ def crew_of(policy: Policy, bench: Bench, config: TrainConfig | SFTConfig) -> Lo
 
 
 def make_crew(config: TrainConfig | SFTConfig, bench: Bench) -> TrainedCrew:
-    """Start what lives episodes with the weights of the bench's model; raise `EngineError` if it cannot be."""
+    """Start what lives episodes with the weights of the bench's model; raise `EngineError` if it cannot be.
+
+    Where episodes are lived ahead it has a copy of the weights for itself, on which they do not change meanwhile.
+    """
+    if config.rollout.max_staleness:
+        model = bench.loaded.model
+        sampler = frozen_copy(model)
+        return OverlappedCrew(
+            _crew(config, bench._replace(loaded=bench.loaded._replace(model=sampler))), sampler, model
+        )
+    return _crew(config, bench)
+
+
+def _crew(config: TrainConfig | SFTConfig, bench: Bench) -> TrainedCrew:
     if config.rollout.ray.workers:
         from accredit.agents.ray import RayCrew, RayOptions
 

@@ -4,6 +4,7 @@ import copy
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,15 @@ from .batch import Batch, Row, collate, rows_of, weigh
 from .config import LossConfig, OptimizerConfig
 from .distributed import ALONE, Processes
 from .distributed_rows import deal, weightless
+from .importance import gap_metrics, importance_of
 from .logprobs import score
 from .loss import kl_penalty, policy_loss
 from .vocabulary import Scores
 
 __all__ = ["UpdateError", "Updater"]
+
+_LARGEST = {"widest"}
+"""What is gathered as a maximum and not as a sum."""
 
 
 class UpdateError(AccreditError, FloatingPointError):
@@ -61,11 +66,23 @@ class Updater:
         return switched_off(self._model)
 
     def update(
-        self, trajectories: Sequence[Trajectory], advantages: Sequence[NDArray[np.float64]], lr: float, seed: int
+        self,
+        trajectories: Sequence[Trajectory],
+        advantages: Sequence[NDArray[np.float64]],
+        lr: float,
+        seed: int,
+        apart: bool = False,
     ) -> dict[str, float]:
-        """Make the epochs and minibatches of one step; return its metrics."""
+        """Make the epochs and minibatches of one step; return its metrics.
+
+        `apart` says that what sampled the trajectories is not the model as it is now: older weights, or an engine with
+        a gap. With `loss.importance` they are then weighted for it, at the price of a forward pass.
+        """
         started = time.monotonic()
         rows = rows_of(trajectories, advantages)
+        weights: dict[str, float] = {}
+        if apart and self._loss.importance != "none":
+            rows, weights = self._weighted(rows)
         for group in self._optimizer.param_groups:
             group["lr"] = lr
         owners = np.array(sorted({row.owner for row in rows}), dtype=np.int64)
@@ -97,12 +114,49 @@ class Updater:
             "loss/kl": sums.get("kl", 0.0) / max(1, steps),
             "policy/clip_share": sums.get("clipped", 0.0) / tokens,
             "policy/sampler_gap_nats": sums.get("gap", 0.0) / fresh,
+            "policy/sampler_gap_max_nats": sums.get("widest", 0.0),
+            "policy/sampler_kl_nats": sums.get("sampler_kl", 0.0) / fresh,
             "time/train_s": time.monotonic() - started,
             "policy/full_entropy_nats": sums.get("entropy", 0.0) / fresh,
             "train/forward_tokens": sums.get("forward", 0.0),
             "train/row_tokens": sums.get("rows", 0.0),
             **_drift(sums),
+            **weights,
         }
+
+    def _weighted(self, rows: Sequence[Row]) -> tuple[list[Row], dict[str, float]]:
+        """Return the rows with the proximal policy's log-probabilities and importance weights, and metrics of both.
+
+        Rows of trajectories without a signal stay as they are: their policy term has no weight.
+        """
+        loud = {row.owner for row in rows if bool(np.any(row.advantages_N != 0))}
+        chosen = [row for row in rows if row.owner in loud]
+        if not chosen:
+            return list(rows), {}
+        proximal, sampled = self._score_all(chosen), [row.logprobs_N for row in chosen]
+        owners = [row.owner for row in chosen]
+        found = importance_of(proximal, sampled, owners, self._loss.importance, self._loss.importance_cap)
+        weighted = [
+            replace(row, logprobs_N=logprobs_N, importance_N=weight_N)
+            for row, logprobs_N, weight_N in zip(chosen, proximal, found.weights, strict=True)
+        ]
+        silent = [row for row in rows if row.owner not in loud]
+        gap = gap_metrics(np.concatenate(proximal), np.concatenate(sampled))
+        return [*weighted, *silent], {**gap, **found.metrics}
+
+    @torch.no_grad()
+    def _score_all(self, rows: Sequence[Row]) -> list[NDArray[np.float32]]:
+        """Return the model's log-probabilities of the decision tokens, float32 [N] a row, on every process."""
+        self._model.eval()
+        company, number = self._processes, {id(row): index for index, row in enumerate(rows)}
+        own: dict[int, NDArray[np.float32]] = {}
+        for part in deal(rows, self._config.micro_tokens, company.rank, company.world):
+            logprobs_N = self._score(self._model, collate(part or weightless(rows), self._device)).logprobs_N
+            ends = np.cumsum([len(row.targets_N) for row in part or ()])
+            for row, scores_N in zip(part or (), np.split(logprobs_N.float().cpu().numpy(), ends), strict=False):
+                own[number[id(row)]] = scores_N
+        found = {index: scores_N for share in company.gather(own) for index, scores_N in share.items()}
+        return [found[index] for index in range(len(rows))]
 
     def _step(self, weighed: Sequence[Row], sums: dict[str, float], first: bool) -> float:
         self._model.train()
@@ -136,11 +190,12 @@ class Updater:
             (total * world).backward()  # shards get the mean of the processes' gradients, and weights ask for the sum
             if not rows:
                 continue
-            gap_N = (logprobs_N.detach() - batch.logprobs_N).abs()
+            gap_N = logprobs_N.detach() - batch.logprobs_N
             _add(sums, policy=policy.detach(), tokens=len(gap_N), clipped=clipped_N.sum())
             _add(sums, forward=len(batch.token_ids_T), rows=sum(len(row.token_ids_T) for row in rows))
             if first:
-                _add(sums, gap=gap_N.sum(), entropy=entropy_N.detach().sum(), fresh_tokens=len(gap_N))
+                _add(sums, gap=gap_N.abs().sum(), entropy=entropy_N.detach().sum(), fresh_tokens=len(gap_N))
+                _add(sums, widest=gap_N.abs().max(), sampler_kl=(gap_N.exp() - 1 - gap_N).sum())
         norm = torch.nn.utils.clip_grad_norm_(self._weights, self._config.grad_clip)
         if self._processes.sharded:
             norm = norm.full_tensor()  # pyright: ignore[reportCallIssue]  # a DTensor
@@ -164,7 +219,12 @@ def _call(model: Any, batch: Batch) -> Scores:
 
 def _added(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     names = dict.fromkeys(name for part in parts for name in part)
-    return {name: sum(part.get(name, 0.0) for part in parts) for name in names}
+    return {
+        name: max(part.get(name, 0.0) for part in parts)
+        if name in _LARGEST
+        else sum(part.get(name, 0.0) for part in parts)
+        for name in names
+    }
 
 
 def _drift(sums: dict[str, float]) -> dict[str, float]:
@@ -179,4 +239,5 @@ def _drift(sums: dict[str, float]) -> dict[str, float]:
 
 def _add(sums: dict[str, float], **values: Any) -> None:
     for name, value in values.items():
-        sums[name] = sums.get(name, 0.0) + float(value)
+        before = sums.get(name, 0.0)
+        sums[name] = max(before, float(value)) if name in _LARGEST else before + float(value)
