@@ -31,7 +31,8 @@ class BatchError(AccreditError, ValueError):
 class Row:
     """One segment, ready to be scored. `targets_N` are positions in the row, each at least 1.
 
-    `owner` numbers the trajectory within the step; `weight_N` and `kl_weight_N` are filled by `weigh`.
+    `owner` numbers the trajectory within the step; `weight_N` and `kl_weight_N` are filled by `weigh`, which multiplies
+    the first by `importance_N` (`trainer.importance`; 1 on policy).
     """
 
     token_ids_T: NDArray[np.int32]
@@ -41,6 +42,7 @@ class Row:
     owner: int
     weight_N: NDArray[np.float32]
     kl_weight_N: NDArray[np.float32]
+    importance_N: NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,6 +112,7 @@ def rows_of(trajectories: Sequence[Trajectory], advantages: Sequence[NDArray[np.
                     owner,
                     none_N,
                     none_N,
+                    np.ones(targets_N.size, dtype=np.float32),
                 )
             )
     return rows
@@ -126,6 +129,8 @@ def weigh(rows: Sequence[Row], aggregation: str, constant_tokens: int = 256, kee
     - `token_mean`: 1 / (decision tokens of the step).
     - `sequence_mean`: 1 / (trajectories x decision tokens of the trajectory).
     - `constant`: 1 / (trajectories x constant_tokens).
+
+    The policy term's weight is multiplied by the row's `importance_N`; denominators and the KL term are not.
     """
     count: dict[int, int] = {}
     loud: set[int] = set()
@@ -145,7 +150,7 @@ def weigh(rows: Sequence[Row], aggregation: str, constant_tokens: int = 256, kee
         weighed.append(
             Row(
                 row.token_ids_T, row.targets_N, row.logprobs_N, row.advantages_N, row.owner,
-                full_N * np.float32(weight), full_N * np.float32(kl_weight),
+                row.importance_N * np.float32(weight), full_N * np.float32(kl_weight), row.importance_N,
             )
         )  # fmt: skip
     return [row for row in weighed if len(row.targets_N)]
@@ -162,6 +167,7 @@ def _cut_silent(row: Row) -> Row:
         row.owner,
         row.weight_N[kept_N],
         row.kl_weight_N[kept_N],
+        row.importance_N[kept_N],
     )
 
 

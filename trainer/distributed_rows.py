@@ -48,6 +48,7 @@ def weightless(rows: Sequence[Row]) -> list[Row]:
             advantages_N=none_N,
             weight_N=none_N,
             kl_weight_N=none_N,
+            importance_N=row.importance_N[:1],
         )
     ]
 

@@ -8,7 +8,7 @@ import base64
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from accredit.credit import StopReason, TraceError, Trajectory
 from accredit.credit.traces.schema import check_version, from_record, to_record
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "read_episodes", "write_episodes"]
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._kept = _read(path) if path.exists() else {}
+        self._kept = read_episodes(path) if path.exists() else {}
         self._file = path.open("ab")
 
     def ended(self, version: int) -> Mapping[str, Trajectory]:
@@ -38,15 +38,10 @@ class Journal:
         """Keep an episode that has ended. One that a machine's failure ended is not kept: it is worth another try."""
         if trajectory.stop is StopReason.INFRASTRUCTURE:
             return
-        record = to_record(trajectory, None, 0, "", "", 0)
-        columns = {"token_ids": _text(trajectory.token_ids), "logprobs": _text(trajectory.logprobs)}
-        try:
-            line = json.dumps({**record, **columns}, allow_nan=False, separators=(",", ":"))
-        except (TypeError, ValueError) as error:
-            _log.warning("episode '%s' would be lived again after a kill: %s", trajectory.episode_id, error)
-            return
-        self._file.write(line.encode() + b"\n")
-        self._file.flush()  # a killed process loses nothing then; a machine without power may
+        line = _line(trajectory)
+        if line is not None:
+            self._file.write(line)
+            self._file.flush()  # a killed process loses nothing then; a machine without power may
 
     def clear(self) -> None:
         """Forget every episode."""
@@ -58,8 +53,13 @@ class Journal:
         self._file.close()
 
 
-def _read(path: Path) -> dict[str, Trajectory]:
-    """Read the whole lines; cut off what a kill tore."""
+def write_episodes(path: Path, trajectories: Iterable[Trajectory]) -> None:
+    """Write episodes into a new file that `read_episodes` reads."""
+    path.write_bytes(b"".join(line for trajectory in trajectories if (line := _line(trajectory)) is not None))
+
+
+def read_episodes(path: Path) -> dict[str, Trajectory]:
+    """Read the whole lines, an episode each, by id; cut off what a kill tore."""
     found: dict[str, Trajectory] = {}
     whole = 0
     with path.open("rb+") as file:
@@ -79,6 +79,17 @@ def _read(path: Path) -> dict[str, Trajectory]:
                 _log.warning("%s: skipped a broken line (%s)", path, error)
         file.truncate(whole)
     return found
+
+
+def _line(trajectory: Trajectory) -> bytes | None:
+    """Return the line of an episode; None, and a word in the log, if a value of it has no JSON."""
+    record = to_record(trajectory, None, 0, "", "", 0)
+    columns = {"token_ids": _text(trajectory.token_ids), "logprobs": _text(trajectory.logprobs)}
+    try:
+        return json.dumps({**record, **columns}, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+    except (TypeError, ValueError) as error:
+        _log.warning("episode '%s' would be lived again after a kill: %s", trajectory.episode_id, error)
+        return None
 
 
 def _text(column: np.ndarray) -> str:

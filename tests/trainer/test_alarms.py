@@ -289,6 +289,21 @@ def test_a_sampler_that_disagrees_with_the_trainer():
     assert "log-probabilities" in only("sampler_apart", run({"policy/sampler_gap_nats": 0.2}))
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"policy/sampler_kl_nats": 0.3}, "KL divergence, a token"),
+        ({"policy/importance_ess_share": 0.2}, "effective sample size"),
+        ({"policy/importance_truncated_share": 0.4}, "truncated importance weights"),
+    ],
+)
+def test_episodes_that_are_too_far_off_policy(changes, words):
+    stale = {"rollout/staleness_max": 4.0, "policy/sampler_gap_nats": 0.2}  # a gap is what staleness is
+    assert words in only("too_stale", run({**stale, **changes}))
+    assert not any(run(stale))
+    assert "too_stale" not in run({**changes, "rollout/staleness_max": 0.0})[-1]
+
+
 def test_machines_that_fail_under_more_than_one_episode_in_a_hundred():
     assert "is 0.02" in only("infrastructure_failing", run({"rollout/infrastructure_rate": 0.02}))
     assert not any(run({"rollout/infrastructure_rate": 0.009}))
@@ -296,7 +311,7 @@ def test_machines_that_fail_under_more_than_one_episode_in_a_hundred():
 
 
 def test_every_alarm_says_symptom_evidence_threshold_and_advice():
-    assert len({check.name for check in CHECKS}) == len(CHECKS) == 13
+    assert len({check.name for check in CHECKS}) == len(CHECKS) == 14
     fired = run({"policy/sampler_gap_nats": 0.2})[-1]["sampler_apart"]
     assert fired.startswith("sampler and trainer disagree: the mean difference")
     assert "is 0.2 (threshold: above 0.05). Check precision" in fired

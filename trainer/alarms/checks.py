@@ -14,6 +14,7 @@ __all__ = ["CHECKS", "Check", "Finding"]
 
 SETTLED = 5  # readings before a mean is trusted
 TREND = 10  # readings before a trend is
+FAR_OFF_NATS = 0.1  # at a ratio of 1.5 either way, where the clip has long taken the gradient, k3 is 0.09
 FAR_NATS = 1.0  # a choice of one half that becomes sure is 0.69 away, and that is learning
 
 
@@ -165,10 +166,27 @@ def _masked(readings: Readings) -> Finding | None:
 
 
 def _apart(readings: Readings) -> Finding | None:
+    if readings.last("rollout/staleness_max"):
+        return None  # they are meant to differ; `_stale` says when by too much
     gap = _above(
         readings, "policy/sampler_gap_nats", 0.05, "the mean difference of sampler's and trainer's log-probabilities"
     )
     return gap or _above(readings, "policy/clip_share", 0.2, "the share clipped by importance weights")
+
+
+def _stale(readings: Readings) -> Finding | None:
+    if not readings.last("rollout/staleness_max"):
+        return None
+    return (
+        _above(
+            readings,
+            "policy/sampler_kl_nats",
+            FAR_OFF_NATS,
+            "the KL divergence, a token, of the policy that lived the episodes from the one that learns from them",
+        )
+        or _below(readings, "policy/importance_ess_share", 0.5, "the effective sample size of the importance weights")
+        or _above(readings, "policy/importance_truncated_share", 0.2, "the share of truncated importance weights")
+    )
 
 
 def _failing(readings: Readings) -> Finding | None:
@@ -255,6 +273,13 @@ CHECKS: tuple[Check, ...] = (
         "sampler and trainer disagree",
         _apart,
         "Check precision (model.dtype), that the engine got the last weights, and that temperature is 1",
+    ),
+    Check(
+        "too_stale",
+        "episodes are too far off policy",
+        _stale,
+        "Lower rollout.max_staleness or optimizer.lr; with loss.importance=none set it to token, with sequence go back "
+        "to token, whose weights vary less",
     ),
     Check(
         "infrastructure_failing",
