@@ -49,6 +49,11 @@ def uid_for(slot_pid: int) -> int:
     return _SMALL_FIRST_UID + slot_pid % _SMALL_UIDS
 
 
+def is_programs_uid(uid: int) -> bool:
+    """Whether a user id is one that `uid_for` gives to programs."""
+    return 0 <= uid - _FIRST_UID < _UIDS or 0 <= uid - _SMALL_FIRST_UID < _SMALL_UIDS
+
+
 def wall_in(plan: Plan, scratch: str) -> dict[str, str]:
     """Build all walls of the plan that do not depend on a run's limits; return the ones that failed, and why."""
     failures: dict[str, str] = {}

@@ -36,19 +36,25 @@ def new_folder(above: str | None, prefix: str = "run-") -> str:
 def leave_place(path: str) -> None:
     """Remove a place, and those of this user that were left behind."""
     remove_tree(path)
-    parent = os.path.dirname(path)
-    for name in os.listdir(parent):
-        if name.startswith(_PREFIX):
-            with suppress(OSError):
-                _remove_if_left(f"{parent}/{name}")
+    for left in abandoned_places(os.path.dirname(path), _YOUNG_S):
+        remove_tree(left)
 
 
-def _remove_if_left(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        facts = os.fstat(fd)
-        if facts.st_uid == os.geteuid() and time.time() - facts.st_ctime > _YOUNG_S:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            remove_tree(path)
-    finally:
-        os.close(fd)
+def abandoned_places(above: str | None = None, older_s: float = 0.0) -> list[str]:
+    """Return this user's places that nobody holds, by default among the temporary folders."""
+    above = above or os.environ.get("TMPDIR", "/tmp")
+    paths = [f"{above}/{name}" for name in os.listdir(above) if name.startswith(_PREFIX)]
+    return [path for path in paths if _is_abandoned(path, older_s)]
+
+
+def _is_abandoned(path: str, older_s: float) -> bool:
+    with suppress(OSError):
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            facts = os.fstat(fd)
+            if facts.st_uid == os.geteuid() and time.time() - facts.st_ctime > older_s:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+        finally:
+            os.close(fd)
+    return False

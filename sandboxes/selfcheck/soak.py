@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
+from accredit.sandboxes.embedded.confine import is_programs_uid
+from accredit.sandboxes.embedded.place import abandoned_places
 from accredit.sandboxes.errors import SandboxError
 from accredit.sandboxes.protocol import BlockingSession, Limits, Outcome, Sandbox
 from accredit.sandboxes.verdict import Blame, Status
@@ -28,7 +30,13 @@ _Pids = set[int]
 
 
 class Counts(NamedTuple):
-    """What there is while no session is open. `mounts` and `rss_mb` are this process's, `files` temporary ones."""
+    """What there is while no session is open.
+
+    `descriptors`, `children` and `rss_mb` are this process's. The others are the machine's, as far as they can be a
+    sandbox's: `mounts` without those of container engines; `files` are slots' folders that no living slot holds, and
+    what the programs' own users have left in shared memory. What a program leaves there as this very user is not told
+    from the files of other programs.
+    """
 
     descriptors: int
     mounts: int
@@ -94,13 +102,27 @@ def count(pids: _Pids) -> Counts:
         for name in names
     )
     with open("/proc/self/mountinfo") as file:
-        mounts = sum("docker" not in line for line in file)  # an engine's containers come and go by themselves
+        mounts = sum(not _is_an_engines(line) for line in file)
     with open("/proc/self/statm") as file:
         rss_mb = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
     states = _states_of_children()
-    files = len(os.listdir("/dev/shm")) + sum(name.startswith("accredit-slot-") for name in os.listdir("/tmp"))
+    files = len(abandoned_places()) + sum(map(_is_a_programs, os.listdir("/dev/shm")))
     descriptors = len(os.listdir("/proc/self/fd"))
     return Counts(descriptors, mounts, groups, len(states), states.count("Z"), files, rss_mb)
+
+
+def _is_an_engines(mount: str) -> bool:
+    """Whether a mount is a container's root or network, or its engine's data, which it binds onto themselves."""
+    facts, _, source = mount.partition(" - ")
+    root, where = facts.split(" ")[3:5]
+    return source.startswith(("overlay ", "nsfs ")) or root == where != "/" or "docker" in mount
+
+
+def _is_a_programs(name: str) -> bool:
+    """Whether something in shared memory belongs to a user that only sandboxed programs are."""
+    with suppress(OSError):
+        return is_programs_uid(os.stat(f"/dev/shm/{name}", follow_symlinks=False).st_uid)
+    return False
 
 
 def _states_of_children() -> list[str]:
