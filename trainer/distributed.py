@@ -101,16 +101,16 @@ def speaks() -> bool:
 class Unheard:
     """Stands where the first process has its listener and its files: takes everything, keeps nothing."""
 
-    def started(self, *_: Any) -> None:
+    def started(self, run: Any, config: Any, first_step: int) -> None:
         """Begin."""
 
-    def lived(self, *_: Any) -> None:
+    def lived(self, done: int, of: int) -> None:
         """Count."""
 
-    def stepped(self, *_: Any) -> None:
+    def stepped(self, step: int, metrics: Any) -> None:
         """Step."""
 
-    def evaluated(self, *_: Any) -> None:
+    def evaluated(self, step: int, evaluation: Any) -> None:
         """Evaluate."""
 
     def write(self, *_: Any, **__: Any) -> None:

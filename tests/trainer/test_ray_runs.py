@@ -161,7 +161,8 @@ def test_a_lost_worker_is_replaced_when_weights_are_handed_over(cluster, folder)
         next(model.parameters()).mul_(0.5)
     assert crew.updated(1)["ray/workers"] == 1
     crew._admit(200.0, every=True)
-    fresh, local.policy._version = crew.live(episodes, Work()), 1
+    fresh = crew.live(episodes, Work())
+    local.updated(1)
     here = local.live(episodes, Work())
     assert len(crew._workers) == 2
     assert all(set(t.policy_versions) == {1} for t in fresh)  # the new worker has the new weights, too

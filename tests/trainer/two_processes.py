@@ -4,6 +4,7 @@ import copy
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -67,7 +68,7 @@ def compare(company: Processes, trajectories, advantages, dtype, loss, optimizer
     split = Updater(sharded, adam, *settings, company, reference if settings[0].kl > 0 else None)
     together = split.update(trajectories, advantages, settings[1].lr, 0)
     sharded.write_to(whole)
-    gradients = [copied.grad for copied in sharded.parameters()]
+    gradients: list[Any] = [shard.grad for shard in sharded.parameters()]
     state = adam.state_dict()
     facts = {
         "alone": alone,
@@ -76,9 +77,8 @@ def compare(company: Processes, trajectories, advantages, dtype, loss, optimizer
         "moved": gap(one.parameters(), start.parameters()),
         "share": sum(grad.to_local().numel() for grad in gradients) / sum(w.numel() for w in whole.parameters()),
     }
-    gradient_pairs = [
-        (grad.full_tensor(), weight.grad) for grad, weight in zip(gradients, one.parameters(), strict=True)
-    ]
+    whole_gradients: list[Any] = [weight.grad for weight in one.parameters()]
+    gradient_pairs = [(shard.full_tensor(), grad) for shard, grad in zip(gradients, whole_gradients, strict=True)]
     if dtype is torch.float32:
         facts["gradient"] = max(float((a - b).abs().max() / b.abs().max()) for a, b in gradient_pairs)
     # what was gathered resumes one process, and what one process has resumes the shards
