@@ -154,7 +154,7 @@ HOVER = """async () => { const box = document.getElementById("messages").getBoun
     return spent / 40; }"""
 BEGUN = """() => { const real = window.requestAnimationFrame.bind(window);
     window.requestAnimationFrame = (work) => real((now) => { window.began = performance.now(); work(now); }); }"""
-STRIPS = """document.dispatchEvent(new KeyboardEvent("keydown", { key: "2", bubbles: true }));
+STRIPS = """document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "2", bubbles: true }));
     while (document.documentElement.dataset.view !== "group") await new Promise((done) => setTimeout(done, 1));"""
 FILTER = """const q = document.getElementById("query"), found = document.getElementById("found"); q.focus();
     q.value = "%s"; q.dispatchEvent(new Event("input"));
