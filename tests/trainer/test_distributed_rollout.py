@@ -43,8 +43,13 @@ class Threads(Processes):
 class Counted:
     """Counts who lived what."""
 
+    version = 0
+
     def __init__(self, crew, lived):
         self._crew, self._lived = crew, lived
+
+    def close(self):
+        self._crew.close()
 
     def live(self, episodes, work, on_done=None, on_fault=None):
         self._lived.append([episode.group for episode in episodes])
