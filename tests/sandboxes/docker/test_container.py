@@ -9,6 +9,7 @@ import pytest
 
 from accredit.sandboxes import Blame, Level, Limits, SandboxError, Status
 from accredit.sandboxes.embedded.client import SlotClient
+from accredit.sandboxes.selfcheck.sessions import SESSIONS
 
 if TYPE_CHECKING:
     from accredit.sandboxes.docker import DockerSandbox
@@ -137,6 +138,15 @@ def test_a_cell_cannot_keep_the_next_run_from_starting_even_where_no_landlock_is
         assert client.run_cell("x + 1").stdout == b"42\n"
     finally:
         client.close()
+
+
+def test_a_cell_that_uses_up_the_inodes_of_both_ends_neither_the_slot_nor_the_next_run(container: SlotClient) -> None:
+    fills = next(program.code for program in SESSIONS if program.name == "a cell fills the inodes")
+    assert container.run_cell(fills).stdout == b"stopped 28\n"
+    for _ in range(3):
+        assert container.run("print('next')").stdout == b"next\n"
+    assert container.run_cell("print('gone')").blame is Blame.MODEL
+    assert container.run_cell("print('new')").stdout == b"new\n"
 
 
 def test_a_container_taken_along_by_a_program_stays_the_models_fault(docker_sandbox: "DockerSandbox") -> None:
