@@ -5,7 +5,7 @@ name: while a checkpoint is drafted, between its rename and the pruning, between
 when half a line of metrics is written, in an evaluation, in an update, while a resume cuts back. Each life is a forked
 process; a witness notes every episode as it ends, in a file of its own.
 
-    python benchmarks/killed_training.py [--kills 20] [--seed 0] [--steps 6]
+    python benchmarks/killed_training.py [--kills 20] [--seed 0] [--steps 6] [--max-staleness 0]
 
 Prints a table. Exits with 1 if an episode that had ended was lost or lived twice, if weights, metrics or traces differ.
 """
@@ -93,7 +93,7 @@ class Outcome(NamedTuple):
         return same and not self.lost and not self.twice
 
 
-def settings(folder: Path, name: str, steps: int) -> TrainConfig:
+def settings(folder: Path, name: str, steps: int, staleness: int) -> TrainConfig:
     """Return a small training that has everything: groups, charges, evaluations, several checkpoints."""
     wanted: dict[str, Any] = {
         "name": name,
@@ -106,6 +106,8 @@ def settings(folder: Path, name: str, steps: int) -> TrainConfig:
         "rollout.decision_tokens": 40,
         "rollout.episode_tokens": 640,
         "rollout.workers": 2,
+        "rollout.max_staleness": staleness,
+        "loss.importance": "token",
         "optimizer.lr": 1e-3,
         "evaluation.episodes": 6,
         "evaluation.every": 2,
@@ -116,17 +118,17 @@ def settings(folder: Path, name: str, steps: int) -> TrainConfig:
     return load_config(TrainConfig, None, [f"{key}={json.dumps(value)}" for key, value in wanted.items()])
 
 
-def kill_and_resume(folder: Path, kills: int, seed: int, steps: int) -> Outcome:
+def kill_and_resume(folder: Path, kills: int, seed: int, steps: int, staleness: int = 0) -> Outcome:
     """Kill runs in `folder` `kills` times, resuming each to its end, and compare them with one left alone."""
     reference = folder / "whole"
     started = time.monotonic()
-    _life(settings(folder, "whole", steps), folder / "whole.witness", None)
+    _life(settings(folder, "whole", steps, staleness), folder / "whole.witness", None)
     whole_s = time.monotonic() - started
     rng = np.random.default_rng(seed)
     done, number = 0, 0
     told: list[str] = []
     while done < kills:
-        config = settings(folder, f"killed-{number}", steps)
+        config = settings(folder, f"killed-{number}", steps, staleness)
         number += 1
         ended = False
         while not ended:
@@ -248,10 +250,11 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--max-staleness", type=int, default=0, help="steps that episodes are lived ahead")
     chosen = parser.parse_args()
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        found = kill_and_resume(Path(folder), chosen.kills, chosen.seed, chosen.steps)
+        found = kill_and_resume(Path(folder), chosen.kills, chosen.seed, chosen.steps, chosen.max_staleness)
     print(f"kills {found.kills} in {found.runs} runs of {chosen.steps} steps, {time.monotonic() - started:.0f} s")
     print("  " + "\n  ".join(found.places))
     print(f"episodes that ended: {found.witnessed}; lost {found.lost}, lived twice {found.twice}")

@@ -41,8 +41,10 @@ def memory_estimate(config: TrainConfig | SFTConfig) -> str:
     head_size = getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads
     token_bytes = 2 * shape.num_hidden_layers * heads * head_size * size
     rows = rollout.groups * rollout.group_size
+    ahead = rollout.max_staleness
     parts = {
         "weights": parameters * size,
+        "weights that live episodes ahead, and those that wait": (parameters + ahead * trained) * size if ahead else 0,
         "adapter": 0 if lora is None else exact,
         "gradients": exact,
         "optimizer": 3 * exact if copies else 2 * exact,

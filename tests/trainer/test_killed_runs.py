@@ -11,9 +11,10 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "killed_training.py"
 
 
 @pytest.mark.timeout(900)
-def test_killed_runs_lose_no_episode_and_end_with_the_same_bits():
+@pytest.mark.parametrize("staleness", ["0", "1"])
+def test_killed_runs_lose_no_episode_and_end_with_the_same_bits(staleness):
     """Six kills, three of them at places by name; `benchmarks/killed_training.py` does twenty."""
-    words = [sys.executable, str(SCRIPT), "--kills", "6", "--steps", "3"]
+    words = [sys.executable, str(SCRIPT), "--kills", "6", "--steps", "3", "--max-staleness", staleness]
     done = subprocess.run(
         words, capture_output=True, text=True, timeout=900, env={**os.environ, "OMP_NUM_THREADS": "1"}
     )

@@ -1,9 +1,11 @@
 """Rollouts ahead: with which weights they are lived, that they repeat to the same bits and end with the run."""
 
 import json
+import re
 import threading
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,15 +14,19 @@ from safetensors.torch import load_file
 
 import accredit.trainer.loop as loop
 from accredit.agents.crew import LocalCrew, Work
-from accredit.agents.models import LoadedModel, save_model
+from accredit.agents.lora import LoRA, add
+from accredit.agents.models import LoadedModel, load_model, save_model
 from accredit.agents.rollout import Limits
 from accredit.agents.transformers import TransformersPolicy
 from accredit.credit import StopReason
 from accredit.credit.traces import open_run
 from accredit.envs import load_env, tinytokenizers
 from accredit.trainer import checkpoint
+from accredit.trainer.batch import collate, rows_of
 from accredit.trainer.config import ConfigError, TrainConfig, load_config
 from accredit.trainer.distributed import Processes
+from accredit.trainer.estimate import memory_estimate
+from accredit.trainer.logprobs import score
 from accredit.trainer.loop import train
 from accredit.trainer.overlap import Lived, OverlappedCrew, StaleError, frozen_copy, staleness
 
@@ -122,6 +128,47 @@ def test_every_step_learns_from_episodes_of_exactly_k_versions_before(configured
     assert ["policy/importance_mean" in m for m in heard.steps] == [False] + [True] * (STEPS - 1)
 
 
+def test_the_weights_that_lived_a_step_are_those_of_its_version(configured, tmp_path):
+    """Checkpoints of every step score what was lived: right with the weights of one version, wrong with the next."""
+    run = train(configured("a", 1, **{"save.every": 1, "save.keep": 9}), Heard()).run
+    stored = open_run(run.path)
+    lived = [
+        stored.episode(row.episode_id).trajectory for row in stored.index() if row.episode_id.startswith("s000003")
+    ]
+    batch = collate(rows_of(lived, [t.credit_mask.astype(float) for t in lived]))
+    gaps = {}
+    for version in (1, 2, 3):
+        model = load_model(str(run.checkpoints / f"step-{version:06d}"), device="cpu").model
+        with torch.no_grad():
+            gaps[version] = float((score(model, batch).logprobs_N - batch.logprobs_N).abs().max())
+    assert gaps[2] < 1e-4  # float32
+    assert gaps[1] > 0.01 and gaps[3] > 0.01
+
+
+def test_an_adapter_reaches_the_copy_that_lives_ahead(model, renderer):
+    adapted = model
+    add(adapted, LoRA(4, 8.0), Path("base"))
+    sampler = frozen_copy(adapted)
+    own = LocalCrew(TransformersPolicy(sampler), lambda: load_env("Shop-v0"), renderer, Limits(12, 1200))
+    crew = OverlappedCrew(own, sampler, adapted)
+    with torch.no_grad():
+        for weight in adapted.parameters():
+            weight.add_(weight.requires_grad * torch.ones_like(weight))
+    crew.updated(1)
+    crew.submit(lambda _: None).result(timeout=60)
+    crew.close()
+    pairs = list(zip(adapted.parameters(), sampler.parameters(), strict=True))
+    assert all(torch.equal(source, target) for source, target in pairs)
+    assert any(source.requires_grad for source, _ in pairs) and not any(target.requires_grad for _, target in pairs)
+
+
+def test_the_memory_estimate_counts_the_copies(configured):
+    now, ahead = (memory_estimate(configured("a", k)) for k in (0, 2))
+    assert "ahead" not in now
+    found = re.search(r"weights that live episodes ahead, and those that wait: ([\d,]+) MB", ahead)
+    assert found
+
+
 def test_one_step_behind_repeats_to_the_same_bits_and_is_another_run_than_on_policy(configured):
     one, two, now = (train(configured(name, k), Heard()).run for name, k in (("a", 1), ("b", 1), ("c", 0)))
     assert lines_of(one) == lines_of(two)
@@ -163,7 +210,7 @@ def test_what_is_not_all_there_is_lived_again_with_newer_weights_and_said(config
     with pytest.raises(KeyboardInterrupt):
         train(configured("a", 1), Heard(fail_at=3))
     lines = configured("a", 1)
-    path = next((loop.Path(lines.runs_dir) / "a" / "checkpoints").glob("step-000002")) / loop.AHEAD
+    path = next((Path(lines.runs_dir) / "a" / "checkpoints").glob("step-000002")) / loop.AHEAD
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
     heard = Heard()
     train(lines, heard, resume=True)
