@@ -63,7 +63,8 @@ class _Worker:
     def take(self, weights: Mapping[str, NDArray], version: int) -> dict[str, float]:
         with torch.no_grad():
             for name, target in self.model.named_parameters():
-                target.copy_(torch.from_numpy(weights[name].copy()).view(target.dtype))
+                if name in weights:
+                    target.copy_(torch.from_numpy(weights[name].copy()).view(target.dtype))
         return self.crew.updated(version)
 
     def live(self, episodes: Sequence[Episode], work: Work) -> Lived:
@@ -272,10 +273,14 @@ def _have() -> str:
 
 
 def _packed(model: Any) -> dict[str, NDArray]:
-    """Return the weights by name as flat bytes, which the object store shares without a copy."""
-    return {
-        name: weight.detach().cpu().contiguous().view(torch.uint8).numpy() for name, weight in model.named_parameters()
-    }
+    """Return the weights that train by name as flat bytes, which the object store shares without a copy.
+
+    A model with an adapter trains nothing else, and a worker has the rest; a model that trains nothing, such as a copy
+    to sample from, has all weights sent.
+    """
+    named = dict(model.named_parameters())
+    trained = {name: weight for name, weight in named.items() if weight.requires_grad} or named
+    return {name: weight.detach().cpu().contiguous().view(torch.uint8).numpy() for name, weight in trained.items()}
 
 
 def _own_part(work: Work, share: Iterable[Episode]) -> Work:

@@ -270,6 +270,14 @@ class _RunConfig(_Part):
     optimizer: OptimizerConfig = OptimizerConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
 
+    @model_validator(mode="after")
+    def _hands_over(self) -> "_RunConfig":
+        if self.model.lora is not None and self.rollout.vllm.weights == "ipc":
+            raise ValueError(
+                "rollout.vllm.weights is ipc, expected disk with model.lora: adapters are handed over in folders"
+            )
+        return self
+
 
 class TrainConfig(_RunConfig):
     """A policy-gradient run."""

@@ -26,7 +26,7 @@ def make_learner(config: TrainConfig, bench: Bench, processes: Processes) -> Lea
     """Start what samples, and make what learns, from the weights in `bench`.
 
     Raises:
-        ConfigError: the processes cannot all have an engine of the kind that is configured.
+        ConfigError: the processes cannot all have an engine of the kind that is configured, or share out an adapter.
         EngineError: nothing can be started to sample.
         ShardError: the model cannot be cut into shards.
 
@@ -35,6 +35,11 @@ def make_learner(config: TrainConfig, bench: Bench, processes: Processes) -> Lea
     if not processes.sharded:
         optimizer = make_optimizer(whole, settings)
         return Learner(make_crew(config, bench), optimizer, Updater(whole, optimizer, config.loss, settings))
+    if bench.loaded.base is not None:
+        raise ConfigError(
+            "model.lora is set, expected null under torchrun, whose processes share out whole weights. An adapter's "
+            "gradients and moments are small: train it with one process, or set model.lora to null"
+        )
     from .distributed_rollout import FirstCrew, SplitCrew
     from .distributed_weights import ShardedAdamW, ShardedModel
 

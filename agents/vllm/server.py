@@ -5,7 +5,9 @@ cannot set is read from the server, and refused.
 """
 
 import asyncio
+import logging
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from .options import VLLMOptions
 from .replica import Asked, ReplicaLost, Sampled
 
 __all__ = ["NEUTRAL", "ServerReplica"]
+
+_log = logging.getLogger(__name__)
 
 NEUTRAL = {
     "top_p": 1.0,
@@ -39,6 +43,7 @@ class ServerReplica:
         self._options = options
         self._client: httpx.AsyncClient | None = None
         self._model = ""
+        self._adapter: str | None = None
 
     async def start(self) -> None:
         """Wait for the server, and check that it offers what is needed.
@@ -66,6 +71,8 @@ class ServerReplica:
                 f"{self.name} gives log-probabilities of mode '{mode}', which are not the policy's: start it with "
                 "--logprobs-mode raw_logprobs"
             )
+        if self._options.lora_rank is not None:
+            _check_adapters(self.name, settings.get("lora_config"), self._options.lora_rank)
         on_cpu = "cpu" in str(settings["device_config"])
         if on_cpu and settings["scheduler_config"]["enable_chunked_prefill"]:
             raise EngineError(
@@ -99,15 +106,34 @@ class ServerReplica:
         return Sampled(ids, logprobs)
 
     async def load(self, folder: Path) -> None:
-        """Let the server read the weights in `folder` and clear its prefix cache."""
-        body = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
-        await self._ask("POST", "/collective_rpc", body)
+        """Let the server read the weights, or the adapter, in `folder` and clear its prefix cache."""
+        if self._options.lora_rank is None:
+            body = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
+            await self._ask("POST", "/collective_rpc", body)
+        else:
+            await self._swap(folder)
         cleared = await self._ask("POST", "/reset_prefix_cache")
         if not cleared.get("success"):
             raise EngineError(f"{self.name} holds keys and values of requests in flight: is it used by others?")
 
+    async def _swap(self, folder: Path) -> None:
+        """Let requests from now on use the adapter in `folder`, and drop the one before it."""
+        name, old = f"accredit-{uuid.uuid4().hex}", self._adapter  # never a name that the server knows
+        await self._ask("POST", "/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder)})
+        self._model = self._adapter = name
+        if old is not None:
+            await self._drop(old)
+
+    async def _drop(self, adapter: str) -> None:
+        try:
+            await self._ask("POST", "/v1/unload_lora_adapter", {"lora_name": adapter})
+        except EngineError as error:  # the server was started anew, and has none of the old ones
+            _log.info("%s", error)
+
     async def close(self) -> None:
-        """Close the connections; the server goes on."""
+        """Drop the adapter and close the connections; the server goes on."""
+        if self._client is not None and self._adapter is not None:
+            await self._drop(self._adapter)
         if self._client is not None:
             await self._client.aclose()
 
@@ -130,10 +156,27 @@ class ServerReplica:
             answer = await self._client.request(method, path, json=body)
         except httpx.TransportError as error:
             raise ReplicaLost(f"{self.name} does not answer: {type(error).__name__}: {error}") from error
+        if answer.status_code == 404 and path == "/v1/load_lora_adapter":
+            raise EngineError(
+                f"{self.name} takes no adapters: start it with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 in its environment"
+            )
         if answer.status_code == 404 and not path.startswith("/v1/"):
             raise EngineError(f"{self.name} has no {path}: start it with VLLM_SERVER_DEV_MODE=1 in its environment")
         if answer.status_code >= 500:
             raise ReplicaLost(f"{self.name} failed in {path}: {answer.status_code} {answer.text[:300]}")
         if answer.status_code >= 400:
             raise EngineError(f"{self.name} refuses {path}: {answer.status_code} {answer.text[:300]}")
-        return answer.json() if answer.content else {}
+        as_json = answer.headers.get("content-type", "").startswith("application/json")
+        return answer.json() if answer.content and as_json else {}
+
+
+def _check_adapters(name: str, found: Any, rank: int) -> None:
+    """Raise `EngineError` unless the server's settings of adapters hold one of `rank`."""
+    if not isinstance(found, dict):
+        raise EngineError(f"{name} takes no adapters, expected for model.lora: start it with --enable-lora")
+    most = int(found.get("max_lora_rank", 0))
+    if most < rank:
+        raise EngineError(
+            f"{name} takes adapters up to rank {most}, expected {rank} for model.lora.rank: start it with a larger "
+            "--max-lora-rank"
+        )

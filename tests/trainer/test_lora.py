@@ -24,13 +24,14 @@ from accredit.trainer import checkpoint
 from accredit.trainer.batch import collate, rows_of
 from accredit.trainer.checkpoint import CheckpointError
 from accredit.trainer.config import ConfigError, LossConfig, OptimizerConfig, SFTConfig, TrainConfig, load_config
-from accredit.trainer.distributed import Unheard
+from accredit.trainer.distributed import Processes, Unheard
 from accredit.trainer.estimate import memory_estimate
 from accredit.trainer.export import ExportError, export
+from accredit.trainer.learner import make_learner
 from accredit.trainer.logprobs import score
 from accredit.trainer.loop import train
 from accredit.trainer.metrics import read_metrics
-from accredit.trainer.setup import make_optimizer
+from accredit.trainer.setup import make_optimizer, prepare
 from accredit.trainer.sft import warm_start
 from accredit.trainer.update import Updater
 
@@ -73,7 +74,8 @@ def settings(kind, folder, tmp_path, **more):
     return load_config(kind, None, [f"{key}={json.dumps(value)}" for key, value in overrides.items()])
 
 
-def trained(folder, tmp_path, resume=False, **more):
+def trained(folder, tmp_path, **more):
+    resume = more.pop("resume", False)
     more = {"rollout.group_size": 4, "save.every": 2, **more}
     return train(settings(TrainConfig, folder, tmp_path, **more), Unheard(), resume=resume).run
 
@@ -199,7 +201,7 @@ def test_only_the_adapter_is_saved_and_the_checkpoint_loads_as_the_model_that_sa
     by_peft = peft.PeftModel.from_pretrained(load_model(str(folder / "tiny")).model, str(newest)).eval()
     merged = load_model(str(newest))
     assert merged.base is None
-    assert merged.renderer.tools_format == "signature"
+    assert getattr(merged.renderer, "tools_format", None) == "signature"
     torch.testing.assert_close(merged.model(ids).logits, by_peft(ids).logits)
 
 
@@ -285,8 +287,24 @@ def test_the_memory_estimate_knows_what_trains(folder, tmp_path):
     model = load_model("base", lora=LoRA(4, 8.0)).model
     count = sum(weight.numel() for weight in adapter_of(model).values())
     assert f", {count / 1e6:.2f} M trained)" in lora
-    sizes = [int(re.search(r"optimizer: ([\d,]+) MB", text)[1]) for text in (whole, lora)]
+    sizes = [
+        int(found.replace(",", "")) for text in (whole, lora) for found in re.findall(r"optimizer: ([\d,]+) MB", text)
+    ]
     assert sizes[1] < sizes[0] / 10
+
+
+def test_the_example_for_one_gpu_trains_an_adapter(capsys):
+    example = Path(__file__).parents[2] / "examples" / "qwen3_vllm.yaml"
+    assert main(["train", str(example), "--dry-run", "model.path=base"]) == 0
+    told = capsys.readouterr().out
+    assert "rank: 32" in told
+    assert re.search(r"M parameters from base, [\d.]+ M trained", told)
+
+
+def test_several_processes_train_no_adapter(folder, tmp_path):
+    config = settings(TrainConfig, folder, tmp_path)
+    with pytest.raises(ConfigError, match=r"model\.lora is set, expected null under torchrun"):
+        make_learner(config, prepare(config), Processes(sharded=True))
 
 
 @pytest.mark.parametrize(
@@ -295,6 +313,7 @@ def test_the_memory_estimate_knows_what_trains(folder, tmp_path):
         ("model.lora", {"rnk": 4}, "did you mean 'rank'"),
         ("model.lora", {"targets": "q_proj"}, r"a list of layers' names, such as \[q_proj, v_proj\]"),
         ("model.lora", {"rank": 0}, "greater than or equal to 1"),
+        ("rollout.vllm.weights", "ipc", r"rollout\.vllm\.weights is ipc, expected disk with model\.lora"),
     ],
 )
 def test_wrong_settings_are_told(folder, tmp_path, key, value, message):
