@@ -67,7 +67,8 @@ class Played(ScriptedPolicy):
 
     async def sample(self, requests):
         said = await super().sample(requests)
-        return [replace(d, logprobs=np.full(len(np.asarray(d.ids)), self._even, np.float32)) for d in said]
+        even = [np.full(len(np.asarray(d.ids)), self._even, np.float32) for d in said]
+        return [replace(d, logprobs=p, policy_version=self.version) for d, p in zip(said, even, strict=True)]
 
 
 class Hears:
