@@ -281,6 +281,23 @@ def test_an_engine_that_fails_ahead_ends_the_run_with_its_message(configured, mo
     assert len(heard.steps) == 3  # steps 1 to 3 were lived before by versions 0, 0 and 1
 
 
+@pytest.mark.parametrize(("lr", "fires"), [(0.03, True), (1e-4, False)])
+def test_steps_too_large_for_their_staleness_raise_the_alarm(configured, lr, fires):
+    heard = Heard()
+    more = {"steps": 8, "optimizer.lr": lr, "evaluation.every": 0, "evaluation.episodes": 1, "save.every": 8}
+    train(configured("a", 2, **more), heard)
+    assert any("too_stale" in m.get("alarms", {}) for m in heard.steps) == fires
+    assert not any("sampler_apart" in m.get("alarms", {}) for m in heard.steps)
+
+
+def test_a_cap_that_truncates_nothing_can_be_written_down_and_resumed(configured):
+    config = configured("a", 1, steps=2)
+    free = config.model_copy(update={"loss": config.loss.model_copy(update={"importance_cap": float("inf")})})
+    with pytest.raises(KeyboardInterrupt):
+        train(free, Heard(fail_at=1))
+    assert train(load_config(TrainConfig, Path(free.runs_dir) / "a" / "config.yaml"), Heard(), resume=True)
+
+
 def test_several_processes_do_not_live_ahead(configured, monkeypatch):
     from contextlib import nullcontext
 
