@@ -54,7 +54,7 @@ def learn(seed: int, k: int, importance: str, cap: float, setting: Setting) -> R
     price, size = credit_function(CREDIT), setting.filler + 3
     places = [(2 + turn * size + place, place) for turn in range(setting.turns) for place in range(size - 2)]
     at_N = [at for at, _ in places]
-    kept: deque[nn.Module] = deque(maxlen=k + 1)
+    kept: deque[Transformer] = deque(maxlen=k + 1)
     seen: list[list[float]] = []
     middle = 0.0
     for step in range(setting.steps):
