@@ -60,7 +60,7 @@ lint: $(READY)
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/mypy -p accredit.credit
 
-format: $(STAMP)
+format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

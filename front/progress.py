@@ -1,5 +1,6 @@
 """What a run shows while it goes: a live bar on a terminal, one plain line a step anywhere else."""
 
+import math
 import sys
 import time
 from pathlib import Path
@@ -72,10 +73,12 @@ class RunProgress:
                 f"step {step:4d}  loss {metrics['loss/nll_nats']:.4f} nats a token  {metrics['time/step_s']:.1f} s"
             )
             return
+        norm = metrics["optimizer/grad_norm"]
+        grad = "none" if norm is None or math.isnan(norm) else f"{norm:.2f}"  # nothing was to be learned
         self._say(
             f"step {step:4d}  reward {metrics['rollout/reward']:.3f}  charges {metrics['rollout/charges']:.2f}  "
             f"turns {metrics['rollout/turns']:.1f}  credit spread {metrics['credit/spread']:.3f}  "
-            f"entropy {metrics['policy/entropy_nats']:.3f}  grad {metrics['optimizer/grad_norm']:.2f}  "
+            f"entropy {metrics['policy/entropy_nats']:.3f}  grad {grad}  "
             f"{metrics['time/step_s']:.1f} s (rollout {metrics['time/rollout_s']:.1f})"
         )
 

@@ -223,7 +223,7 @@ def _pool() -> Any:
                 pool.__enter__()
             except (ImportError, OSError, RuntimeError) as error:
                 raise SandboxError(
-                    f"monty is not installed, or does not start: {error}; install the extra `monty`"
+                    f"monty is not installed, or does not start: {error}; pip install 'accredit[monty]'"
                 ) from error
             _pools[os.getpid()] = pool
             atexit.register(_end_pool)

@@ -83,7 +83,13 @@ BACKENDS = {
         ),
         Backend("bubblewrap", ".bwrap", "BubblewrapSandbox", "apt-get install bubblewrap"),
         Backend("docker", ".docker", "DockerSandbox", "pip install 'accredit[docker]', and start a Docker engine"),
-        Backend("gvisor", ".docker", "DockerSandbox", "give the Docker engine the runtime runsc", {"runtime": "runsc"}),
+        Backend(
+            "gvisor",
+            ".docker",
+            "DockerSandbox",
+            "pip install 'accredit[docker]', and give a Docker engine the runtime runsc",
+            {"runtime": "runsc"},
+        ),
         Backend("subprocess", ".plain", "SubprocessSandbox", "needs Linux; only for code that you trust"),
         Backend("monty", ".monty", "MontySandbox", "pip install 'accredit[monty]'; a small part of Python"),
     )
@@ -162,7 +168,7 @@ def choose(candidates: Sequence[Sandbox | Callable[[], Sandbox]], allow_weaker: 
         _say_once(working[0].report)
         return working[0]
     refusals += [f"{choice.report.describe()} (below {FLOOR.name})" for choice in working]
-    advice = "allow_weaker=True accepts the weaker one" if working else "no backend works on this machine"
+    advice = "allow_weaker=True accepts the weaker one" if working else "nothing that was tried works here"
     raise SandboxError(
         f"expected a sandbox of level {FLOOR.name} or more, found none: {'; '.join(refusals) or 'none tried'}; "
         f"{advice}; `accredit sandbox doctor` shows them all"

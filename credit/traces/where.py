@@ -1,7 +1,7 @@
 """A filter of a few words over stored episodes: `reward < 0 and tool:python`, `error:timeout turns>8`.
 
 A condition is a field, a sign and a value; conditions stand beside each other or are joined by `and`, and all must
-hold; `not` before one turns it around. There is no `or`, no bracket, and nothing is evaluated as code.
+hold; `not` or `!` before one turns it around. There is no `or`, no bracket, and nothing is evaluated as code.
 
     numbers    step reward turns tokens charges charged credit advantage
     texts      id split group env task stop
@@ -9,8 +9,9 @@ hold; `not` before one turns it around. There is no `or`, no bracket, and nothin
 
 Signs: `<` `<=` `>` `>=` `=` (also `==`) `!=`; `:` is equality of numbers and containment in texts and lists, whatever
 the case. `credit<-0.5` holds if a decision token has such a credit; `charged` is the sum of the charges' amounts, in
-reward; `error` has the statuses of calls that did not run, and the reasons of charges. `reward:none` finds unscored
-episodes: no other condition on their reward holds, since unscored is not 0.
+reward; `error` has the statuses of calls that did not run, and the reasons of charges. `unscored`, which
+stands alone, or `reward:none` finds unscored episodes: no other condition on their reward holds, since unscored is
+not 0.
 """
 
 import operator
@@ -46,6 +47,8 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 _SIGN = re.compile(r"<=|>=|==|!=|[<>=:]")
 _WORD = re.compile(r"[A-Za-z_]+")
+_AND = re.compile(r"and(?![A-Za-z_])\s*")
+_NOT = re.compile(r"(?:not(?![A-Za-z_])|!(?!=))\s*")
 _VALUE = re.compile(r'"([^"]*)"|([^\s"]+)')
 
 
@@ -112,14 +115,15 @@ def parse_where(text: str) -> tuple[Condition, ...]:
     conditions: list[Condition] = []
     at = _skip(text, 0)
     while at < len(text):
+        if conditions and (joined := _AND.match(text, at)):
+            at = joined.end()
+        if negated := (turned := _NOT.match(text, at)) is not None:
+            at = turned.end()
         word, after = _word(text, at)
-        if conditions and word == "and":
+        if word == "unscored":
+            conditions.append(Condition("reward", "=", None, negated))
             at = _skip(text, after)
-            word, after = _word(text, at)
-        negated = word == "not"
-        if negated:
-            at = _skip(text, after)
-            word, after = _word(text, at)
+            continue
         if word not in FIELDS:
             _refuse_field(text, at, word)
         at = _skip(text, after)

@@ -123,6 +123,8 @@ def show_command(
         for row in shown
     ]
     print_table(["episode", "step", "split", "env", "task", "reward", "stop", "turns", "tokens", "charges"], cells)
+    if not rows:
+        print(f"none of {len(reader.index())} episodes fits")
     if len(shown) < len(rows):
         print(f"{len(shown)} of {len(rows)} episodes; --last 0 lists all")
 

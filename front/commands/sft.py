@@ -1,5 +1,6 @@
 """`accredit sft`: a supervised warm start on the environment's scripted expert."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -28,13 +29,18 @@ def command(
     refuse_options(overrides or [], ("--dry-run",))
     import yaml
 
+    from accredit.envs import load_env
     from accredit.trainer.config import SFTConfig, load_config
     from accredit.trainer.estimate import memory_estimate
+    from accredit.trainer.setup import check_tasks
     from accredit.trainer.sft import warm_start
+    from accredit.trainer.trackers import check_installed
 
     settings = load_config(SFTConfig, config, overrides or [])
     if dry_run:
         print(yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False))
+        check_tasks(partial(load_env, settings.env), settings.env, settings.env_options)
+        check_installed(settings.trackers)
         print(memory_estimate(settings))
         return
     with RunProgress() as progress:

@@ -1,5 +1,6 @@
 """`accredit train`: a run from a configuration file."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -35,10 +36,13 @@ def command(
     refuse_options(overrides or [], ("--resume", "--dry-run"))
     import yaml
 
+    from accredit.envs import load_env
     from accredit.trainer.config import TrainConfig, load_config
     from accredit.trainer.distributed import Unheard, speaks
     from accredit.trainer.estimate import memory_estimate
     from accredit.trainer.loop import train
+    from accredit.trainer.setup import check_tasks
+    from accredit.trainer.trackers import check_installed
 
     path = config / "config.yaml" if config.is_dir() else config
     settings = load_config(TrainConfig, path, overrides or [])
@@ -47,6 +51,8 @@ def command(
         settings = settings.model_copy(update={"runs_dir": str(where.parent), "name": where.name})
     if dry_run:
         print(yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False))
+        check_tasks(partial(load_env, settings.env), settings.env, settings.env_options)
+        check_installed(settings.trackers)
         print(memory_estimate(settings))
         return
     if not speaks():

@@ -123,6 +123,13 @@ def test_a_bad_filter_says_where_and_what_was_expected(reader: TraceReader, wher
     assert told in str(caught.value)
 
 
+def test_the_words_of_the_page_are_read() -> None:
+    assert parse_where("unscored") == parse_where("reward:none")
+    assert parse_where("!unscored and ! tool:python") == parse_where("not reward:none not tool:python")
+    with pytest.raises(TraceError, match="did you mean 'turns'"):
+        parse_where("!turn>8")
+
+
 def test_a_sign_touching_a_negative_number_is_read(reader: TraceReader) -> None:
     (condition,) = parse_where("credit<-.5e0")
     assert (condition.field, condition.sign, condition.value) == ("credit", "<", -0.5)

@@ -59,6 +59,8 @@ def test_show_lists_what_a_filter_finds(run: str, capsys: pytest.CaptureFixture[
     assert main(["replay", "show", run, "--where", "reward>0.5 error:invalid_arguments step>0"]) == 0
     rows = capsys.readouterr().out.splitlines()[1:]
     assert [row.split()[0] for row in rows] == ["ep-1-a", "ep-2-a"]
+    assert main(["replay", "show", run, "--where", "!unscored reward>99"]) == 0
+    assert re.search(r"none of \d+ episodes fits", capsys.readouterr().out)
     assert main(["replay", "show", run, "--where", "rewrad>0"]) == 1
     assert "at character 1: expected a field (did you mean 'reward'?)" in capsys.readouterr().err
 

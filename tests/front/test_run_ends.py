@@ -71,12 +71,12 @@ def test_a_setting_in_the_form_of_an_option_is_told_how_it_is_written(words, tol
 def test_an_environments_file_is_found_beside_the_configuration(tmp_path, capsys, monkeypatch):
     (tmp_path / "there").mkdir()
     source = (ROOT / "examples" / "prices.py").read_text()
-    (tmp_path / "there" / "grocer.py").write_text(source)
+    (tmp_path / "there" / "grocer.py").write_text(source.replace("Prices-v0", "Beside-v0"))
     (tmp_path / "there" / "run.yaml").write_text("env: grocer.py:Prices\n")
     monkeypatch.chdir(tmp_path)
     assert main(["train", "there/run.yaml", "--dry-run"]) == 0
     assert f"env: {tmp_path / 'there' / 'grocer.py'}:Prices" in capsys.readouterr().out
-    (tmp_path / "grocer.py").write_text(source)  # the working directory comes first
+    (tmp_path / "grocer.py").write_text(source.replace("Prices-v0", "Here-v0"))  # the working directory comes first
     assert main(["train", "there/run.yaml", "--dry-run"]) == 0
     assert "env: grocer.py:Prices" in capsys.readouterr().out
 

@@ -69,6 +69,24 @@ def test_every_example_config_passes_a_dry_run(name, capsys, monkeypatch):
         assert "memory estimate" in told.out
 
 
+@pytest.mark.parametrize("command", ["train", "sft"])
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("env=Shopp-v0", "did you mean Shop-v0?"),
+        ("env=examples/prices.py:Price", "did you mean Prices?"),
+        ("env_options.level=hrd", "did you mean 'hard'?"),
+        ("trackers=[trackio]", "trackio not installed: pip install trackio"),
+    ],
+)
+def test_a_dry_run_refuses_what_the_run_would(command, setting, told, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("accredit.trainer.trackers.find_spec", lambda name: None)
+    (tmp_path / "run.yaml").write_text("env: Shop-v0\n")
+    assert main([command, str(tmp_path / "run.yaml"), "--dry-run", setting]) != 0
+    assert told in capsys.readouterr().err
+
+
 def test_a_wrong_config_exits_with_2_and_tells_every_mistake(capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert main(["train", "examples/shop.yaml", "optimiser.lr=1", "steps=0"]) == 2
