@@ -12,7 +12,7 @@ Episodes that ended before a rollout was killed are handed in as `ended` and are
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,26 +83,36 @@ def live(
     on_fault: Callable[[Trajectory], None] | None = None,
     ended: Mapping[str, Trajectory] | None = None,
 ) -> list[Trajectory]:
-    """Run `rollout_episodes` from ordinary code, at most `at_once` episodes together; return them in order."""
+    """Run `rollout_episodes` from ordinary code, at most `at_once` episodes together; return them in order.
+
+    Also from a notebook's cell, whose thread runs an event loop already.
+    """
     size = at_once or max(1, len(episodes))
     lived: list[Trajectory] = []
     for start in range(0, len(episodes), size):
-        part = episodes[start : start + size]
-        lived += asyncio.run(
-            rollout_episodes(
-                part,
-                policy,
-                make_env,
-                renderer,
-                limits,
-                temperature=temperature,
-                workers=workers,
-                on_done=on_done,
-                on_fault=on_fault,
-                ended=ended,
-            )
+        rollout = rollout_episodes(
+            episodes[start : start + size],
+            policy,
+            make_env,
+            renderer,
+            limits,
+            temperature=temperature,
+            workers=workers,
+            on_done=on_done,
+            on_fault=on_fault,
+            ended=ended,
         )
+        lived += _completed(rollout)
     return lived
+
+
+def _completed(rollout: Coroutine[Any, Any, list[Trajectory]]) -> list[Trajectory]:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(rollout)
+    with ThreadPoolExecutor(1, thread_name_prefix="accredit-live") as thread:
+        return thread.submit(asyncio.run, rollout).result()
 
 
 async def rollout_episodes(

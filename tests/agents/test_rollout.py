@@ -1,3 +1,4 @@
+import asyncio
 import time
 
 import numpy as np
@@ -72,6 +73,13 @@ def test_the_expert_reaches_full_reward(renderer):
     assert [t.episode_id for t in lived] == ["ep-0", "ep-1", "ep-2", "ep-3"]
     assert all(t.stop is StopReason.DONE and t.turns == 3 for t in lived)
     assert all(len(t.policy_versions) == 3 and t.turn_seconds is not None for t in lived)
+
+
+def test_a_rollout_runs_where_an_event_loop_runs_already_as_in_a_notebook(renderer):
+    async def cell():
+        return live(episodes(4), ScriptedPolicy(renderer), Counter, renderer)
+
+    assert [t.reward for t in asyncio.run(cell())] == [1.0] * 4
 
 
 def test_members_of_a_group_get_one_task_and_their_own_noise(renderer, model):

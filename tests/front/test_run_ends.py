@@ -29,7 +29,13 @@ def test_an_interrupted_run_exits_with_130_and_says_how_to_go_on_and_only_one_pr
     config = tmp_path / "long.yaml"
     config.write_text(f"name: long\nenv: Arithmetic-v0\nruns_dir: {tmp_path}\nsteps: 500\n")
     words = [sys.executable, "-m", "accredit", "train", str(config), *SHORT]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a script's background jobs ignore it
+    )
     metrics = tmp_path / "long" / "metrics.jsonl"
     deadline = time.monotonic() + 240
     while not (metrics.exists() and metrics.read_text().count("\n") > 1):

@@ -14,9 +14,12 @@ from opened_page import ARGUMENTS, WIDE, Opened
 from sample_episodes import write_shop_run, write_two_steps
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Debian's Chromium. Skips with its reason without it, unless REQUIRE_CHROMIUM=1."""
+    """Debian's Chromium. Skips with its reason without it, unless REQUIRE_CHROMIUM=1.
+
+    While it is open, an event loop runs in the tests' thread.
+    """
     executable = shutil.which("chromium")
     reason = ""
     if executable is None:

@@ -33,7 +33,13 @@ class Served:
 
     def __init__(self, run: Path, *options: str) -> None:
         command = [sys.executable, "-m", "accredit", "replay", "view", str(run), "--port", "0", *options]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a script's background jobs ignore it
+        )
         assert self.process.stdout is not None
         said = self.process.stdout.readline()
         assert "http://127.0.0.1:" in said, said + self.process.stdout.read()
