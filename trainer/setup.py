@@ -9,7 +9,7 @@ import torch
 
 from accredit.agents.crew import Crew, LocalCrew, TrainedCrew, Work
 from accredit.agents.models import LoadedModel, load_model, load_tokenizer
-from accredit.agents.policy import Policy, TrainedPolicy
+from accredit.agents.policy import EngineError, Policy, TrainedPolicy
 from accredit.agents.rollout import Episode, Limits, seeds_of
 from accredit.agents.transformers import TransformersPolicy
 from accredit.credit import Trajectory
@@ -151,7 +151,13 @@ def make_crew(config: TrainConfig | SFTConfig, bench: Bench) -> TrainedCrew:
 
 def _crew(config: TrainConfig | SFTConfig, bench: Bench) -> TrainedCrew:
     if config.rollout.ray.workers:
-        from accredit.agents.ray import RayCrew, RayOptions
+        try:
+            from accredit.agents.ray import RayCrew, RayOptions
+        except ImportError as error:
+            raise EngineError(
+                f"rollout.ray.workers needs Ray, which cannot be imported here ({error}): pip install 'accredit[ray]', "
+                "or set rollout.ray.workers=0 to live episodes in this process"
+            ) from error
 
         options = RayOptions(**config.rollout.ray.model_dump())
         return RayCrew(bench.loaded.model, partial(_in_worker, _with_whole_paths(config)), options)

@@ -1,6 +1,7 @@
 """The commands that train and evaluate, on the policy that ships with the package, as short as they can be."""
 
 import json
+import sys
 from pathlib import Path
 
 import gymnasium
@@ -85,6 +86,15 @@ def test_a_dry_run_refuses_what_the_run_would(command, setting, told, tmp_path, 
     (tmp_path / "run.yaml").write_text("env: Shop-v0\n")
     assert main([command, str(tmp_path / "run.yaml"), "--dry-run", setting]) != 0
     assert told in capsys.readouterr().err
+
+
+def test_without_ray_a_run_that_wants_it_says_what_to_install(tmp_path, capsys, monkeypatch):
+    monkeypatch.delitem(sys.modules, "accredit.agents.ray", raising=False)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    (tmp_path / "run.yaml").write_text("env: Shop-v0\n")
+    words = [f"runs_dir={tmp_path}", "rollout.ray.workers=2", "credit.check=false", *SHORT]
+    assert main(["train", str(tmp_path / "run.yaml"), *words]) == 1
+    assert "pip install 'accredit[ray]'" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_wrong_config_exits_with_2_and_tells_every_mistake(capsys, monkeypatch):
