@@ -73,7 +73,8 @@ class TraceReader:
         if not found:
             steps = sorted({row.step for row in rows if row.episode_id == episode_id})
             near = get_close_matches(episode_id, {row.episode_id for row in rows}, n=3)
-            hint = f"it is stored for steps {steps}" if steps else f"nearest: {', '.join(near) or 'none'}"
+            hint = f"nearest: {', '.join(near)}" if near else "`accredit replay show RUN` lists them"
+            hint = f"it is stored for steps {steps}" if steps else hint
             raise TraceError(
                 f"no episode '{episode_id}'{'' if step is None else f' at step {step}'} in {self.folder} "
                 f"({len(rows)} episodes): {hint}"

@@ -79,6 +79,8 @@ def test_show_of_an_unknown_episode_is_one_line_with_exit_code_1(run: str, capsy
     assert main(["replay", "show", run, "ep-1-c"]) == 1
     said = capsys.readouterr().err
     assert said.startswith("TraceError: no episode 'ep-1-c'") and "Traceback" not in said
+    assert main(["replay", "show", run, "zzz"]) == 1
+    assert "`accredit replay show RUN` lists them" in " ".join(capsys.readouterr().err.split())
 
 
 def test_export_writes_one_file_and_says_where(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
