@@ -16,6 +16,7 @@ Counterfactual credit compares pairs: half of a group's episodes are then lived 
 branches (`accredit.agents.branch`). Both count as episodes, in `rollout.group_size` and in every metric.
 """
 
+import gc
 import logging
 import threading
 import time
@@ -111,9 +112,11 @@ def train(config: TrainConfig, listener: Listener, *, resume: bool = False) -> R
         try:
             with told_of_disk(run):
                 training = _Training(config, run, listener if processes.first else Unheard(), paired, processes)
+                gc.freeze()  # else every full collection walks through all that torch and transformers have loaded
                 try:
                     return training.run_all()
                 finally:
+                    gc.unfreeze()
                     training.close()
         finally:
             run.unlock()

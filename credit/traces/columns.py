@@ -48,7 +48,7 @@ def to_table(episodes: Sequence[EpisodeColumns]) -> pa.Table:
     turns: list[int] = []
     for episode in episodes:
         for span in episode.trajectory.spans:
-            kinds.append(span.kind.value)
+            kinds.append(str(span.kind))
             kind_lengths.append(len(span))
             turns.append(span.turn)
     logprobs_N = _joined([e.trajectory.logprobs for e in episodes], np.float32)

@@ -51,7 +51,7 @@ def summary_of(trajectory: Trajectory, credit: Credit | None) -> Summary:
     in_call_T = np.zeros(len(t), dtype=np.bool_)
     for call in t.calls:
         in_call_T[call.start : call.end] = True
-    failed = {call.status.value for call in t.calls if not call.status.ran}
+    failed = {str(call.status) for call in t.calls if not call.status.ran}
     figures: dict[str, float | None] = dict.fromkeys(("credit_low", "credit_high", "on_calls", "on_thoughts"))
     if credit is not None:
         credit_T = credit.credit.total
