@@ -93,6 +93,7 @@ def test_the_stored_run_opens_with_pandas_and_duckdb(run: Path) -> None:
 
 def test_the_stored_run_opens_with_datasets(run: Path, tmp_path: Path) -> None:
     import datasets
+
     files = [str(path) for path in (run / "traces").glob("tokens-*.parquet")]
     tokens = datasets.load_dataset("parquet", data_files=files, split="train", cache_dir=str(tmp_path))
     assert len(tokens) == sum(row.tokens for row in open_run(run).index())
