@@ -57,3 +57,12 @@ class Opened:
     def drawn(self) -> list[str]:
         """Return the highlights that are drawn somewhere."""
         return self.page.evaluate("[...CSS.highlights].filter(([name, h]) => h.size).map(([name]) => name).sort()")
+
+
+def inked(page: Any, selector: str) -> list[int]:
+    """Return for each canvas the number of pixels that are not blank."""
+    return page.eval_on_selector_all(
+        selector,
+        """(all) => all.map((c) => c.getContext("2d").getImageData(0, 0, c.width, c.height).data
+        .reduce((sum, value, at) => sum + (at % 4 === 3 && value > 0 ? 1 : 0), 0))""",
+    )

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from opened_page import VIEWS, Opened
+from opened_page import VIEWS, Opened, inked
 from sample_episodes import shop_group
 
 from accredit.credit import Credit, Ledger
@@ -13,15 +13,6 @@ from accredit.credit.traces import StoredEpisode, open_run
 from accredit.replay.html_file import page_of
 
 S4, S12 = "&episode=ep-0&step=4", "&episode=ep-0&step=12"
-
-
-def inked(page: Any, selector: str) -> list[int]:
-    """Return for each canvas the number of pixels that are not blank."""
-    return page.eval_on_selector_all(
-        selector,
-        """(all) => all.map((c) => c.getContext("2d").getImageData(0, 0, c.width, c.height).data
-        .reduce((sum, value, at) => sum + (at % 4 === 3 && value > 0 ? 1 : 0), 0))""",
-    )
 
 
 def test_a_group_has_a_strip_a_rollout_on_one_scale(opened: Opened, two_steps: Path) -> None:
