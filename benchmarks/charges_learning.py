@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from accredit.progress import RunProgress
 from accredit.trainer.ablation import mean_interval, run_arms
-from accredit.trainer.config import TrainConfig, load_config
+from accredit.trainer.config import TrainConfig
+from accredit.trainer.config_file import load_config
 from accredit.trainer.run import RunDirectory
 
 ARMS = ("charged", "not charged")

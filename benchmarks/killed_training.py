@@ -31,7 +31,8 @@ import accredit.trainer.loop as loop
 from accredit.credit import Trajectory
 from accredit.credit.traces import TraceWriter, open_run, writer
 from accredit.trainer import checkpoint
-from accredit.trainer.config import TrainConfig, load_config
+from accredit.trainer.config import TrainConfig
+from accredit.trainer.config_file import load_config
 from accredit.trainer.journal import Journal
 from accredit.trainer.metrics import MetricsWriter
 from accredit.trainer.run import RunDirectory

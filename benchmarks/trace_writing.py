@@ -19,7 +19,8 @@ from accredit.trainer.metrics import read_metrics
 def train_briefly(folder: Path, steps: int) -> Path:
     from accredit.commands.quickstart import CONFIG
     from accredit.progress import RunProgress
-    from accredit.trainer.config import TrainConfig, load_config
+    from accredit.trainer.config import TrainConfig
+    from accredit.trainer.config_file import load_config
     from accredit.trainer.loop import train
 
     overrides = [f"steps={steps}", f"runs_dir={folder}", "name=traces", "evaluation.episodes=8"]

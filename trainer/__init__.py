@@ -4,7 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .config import ConfigError, SFTConfig, TrainConfig, load_config
+    from .config import ConfigError, SFTConfig, TrainConfig
+    from .config_file import load_config
     from .evaluation import Evaluation
     from .loop import Listener, Result, train
     from .metrics import read_metrics
@@ -28,7 +29,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "config": ("ConfigError", "SFTConfig", "TrainConfig", "load_config"),
+    "config": ("ConfigError", "SFTConfig", "TrainConfig"),
+    "config_file": ("load_config",),
     "evaluation": ("Evaluation",),
     "loop": ("Listener", "Result", "train"),
     "metrics": ("read_metrics",),

@@ -1,21 +1,15 @@
 """The configuration of a run: what a YAML or TOML file may say, with defaults, units and bounds.
 
-`load_config` reads a file, applies dotted overrides (`rollout.groups=8`), and reports every mistake at once, unknown
-keys with their nearest match. Nothing below the trainer sees these classes: they are taken apart at the border.
+`trainer.config_file` reads it. Nothing below the trainer sees these classes: they are taken apart at the border.
 """
 
-import difflib
-import tomllib
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from accredit.sandboxes.errors import AccreditError
 
-__all__ = ["ConfigError", "SFTConfig", "TrainConfig", "load_config"]
+__all__ = ["ConfigError", "RunConfig", "SFTConfig", "TrainConfig"]
 
 
 class ConfigError(AccreditError, ValueError):
@@ -256,7 +250,9 @@ class SaveConfig(_Part):
     traces_every: int = Field(default=1, ge=0, description="steps between stored rollouts; 0 stores only evaluations")
 
 
-class _RunConfig(_Part):
+class RunConfig(_Part):
+    """What every kind of training says."""
+
     name: str = Field(default="run", min_length=1, pattern=r"^[\w.-]+$", description="the run directory is runs/NAME")
     runs_dir: str = Field(default="runs", description="where run directories lie")
     env: str = Field(description="an environment's name, or file.py:Class, or package.module:Class")
@@ -271,7 +267,7 @@ class _RunConfig(_Part):
     evaluation: EvaluationConfig = EvaluationConfig()
 
     @model_validator(mode="after")
-    def _hands_over(self) -> "_RunConfig":
+    def _hands_over(self) -> "RunConfig":
         if self.model.lora is not None and self.rollout.vllm.weights == "ipc":
             raise ValueError(
                 "rollout.vllm.weights is ipc, expected disk with model.lora: adapters are handed over in folders"
@@ -279,7 +275,7 @@ class _RunConfig(_Part):
         return self
 
 
-class TrainConfig(_RunConfig):
+class TrainConfig(RunConfig):
     """A policy-gradient run."""
 
     steps: int = Field(
@@ -298,110 +294,9 @@ class TrainConfig(_RunConfig):
         return self
 
 
-class SFTConfig(_RunConfig):
+class SFTConfig(RunConfig):
     """A supervised warm start on the scripted expert's trajectories."""
 
     steps: int = Field(default=200, ge=1, description="optimizer steps")
     episodes: int = Field(default=512, ge=1, description="expert trajectories to learn from")
     batch: int = Field(default=32, ge=1, description="trajectories a step")
-
-
-C = TypeVar("C", bound=_RunConfig)
-
-
-def load_config(kind: type[C], path: Path | str | None, overrides: Sequence[str] = ()) -> C:
-    """Read `path` (YAML or TOML; None: nothing but overrides) and apply overrides of the form `a.b=value`.
-
-    An environment's file (`env: grocer.py:Grocer`) is looked up from the working directory, then beside `path`. Values
-    of overrides are read as YAML, so `loss.kl=0.01`, `rollout.turns=null` and `env_options={level: hard}` work.
-
-    Raises:
-        ConfigError: the file cannot be read, or anything in it is wrong; all mistakes are listed.
-
-    """
-    data = _read(Path(path)) if path is not None else {}
-    if path is not None and isinstance(data.get("env"), str):
-        data["env"] = _beside(data["env"], Path(path))
-    mistakes: list[str] = []
-    for override in overrides:
-        key, separator, text = override.partition("=")
-        if not separator or not key:
-            mistakes.append(f"override '{override}': expected key=value, such as optimizer.lr=1e-4")
-            continue
-        _set(data, key.strip().split("."), yaml.safe_load(text), mistakes)
-    try:
-        config = kind.model_validate(_numbers(data))
-    except ValidationError as error:
-        mistakes += [_explain(kind, dict(item)) for item in error.errors()]
-    else:
-        if not mistakes:
-            return config
-    where = f" in {path}" if path else ""
-    listed = "\n".join(f"  - {mistake}" for mistake in mistakes)
-    raise ConfigError(f"{len(mistakes)} mistake{'s' if len(mistakes) > 1 else ''}{where}:\n{listed}")
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from error
-    try:
-        data = tomllib.loads(text) if path.suffix == ".toml" else yaml.safe_load(text)
-    except (tomllib.TOMLDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path} is not valid {'TOML' if path.suffix == '.toml' else 'YAML'}: {error}") from error
-    if data is None:
-        return {}
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path} holds a {type(data).__name__}, expected keys and values")
-    return data
-
-
-def _beside(env: str, config: Path) -> str:
-    """Return `env` with its file's whole path, where it names a file that lies beside the configuration only."""
-    place, colon, name = env.partition(":")
-    file = config.parent / place
-    if not place.endswith(".py") or Path(place).expanduser().exists() or not file.is_file():
-        return env
-    return f"{file.resolve()}{colon}{name}"
-
-
-def _set(data: dict[str, Any], keys: list[str], value: Any, mistakes: list[str]) -> None:
-    for key in keys[:-1]:
-        data = data.setdefault(key, {})
-        if not isinstance(data, dict):
-            mistakes.append(f"override '{'.'.join(keys)}': '{key}' is a value, not a table")
-            return
-    data[keys[-1]] = value
-
-
-def _numbers(data: Any) -> Any:
-    """Read numbers such as 1e-4, which YAML 1.1 takes for text."""
-    if isinstance(data, Mapping):
-        return {key: _numbers(value) for key, value in data.items()}
-    if isinstance(data, list):
-        return [_numbers(value) for value in data]
-    if isinstance(data, str) and data[:1] in "+-.0123456789" and "e" in data.lower():
-        try:
-            return float(data)
-        except ValueError:
-            return data
-    return data
-
-
-def _explain(kind: type[BaseModel], error: dict[str, Any]) -> str:
-    path = ".".join(str(part) for part in error["loc"])
-    if error["type"] == "extra_forbidden":
-        fields = _fields(kind, error["loc"][:-1])
-        near = difflib.get_close_matches(str(error["loc"][-1]), fields, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(sorted(fields))}"
-        return f"{path}: unknown key; {hint}"
-    found = "" if error["type"] == "missing" else f" (found {error['input']!r})"
-    return f"{path or 'configuration'}: {error['msg']}{found if len(found) < 80 else ''}"
-
-
-def _fields(kind: type[BaseModel], path: Sequence[Any]) -> list[str]:
-    for part in path:
-        annotation: Any = kind.model_fields[part].annotation
-        kind = next(each for each in (annotation, *get_args(annotation)) if hasattr(each, "model_fields"))
-    return list(kind.model_fields)

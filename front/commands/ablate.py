@@ -38,7 +38,8 @@ def command(
     when a decision of an exact process is flipped, nothing diverges.
     """
     from accredit.trainer.ablation import options_of, run_arms, verdict
-    from accredit.trainer.config import TrainConfig, load_config
+    from accredit.trainer.config import TrainConfig
+    from accredit.trainer.config_file import load_config
 
     names = list(dict.fromkeys(name.strip() for name in credit.split(",") if name.strip()))
     if not names:

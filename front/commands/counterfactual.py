@@ -95,7 +95,8 @@ def _scene(run: Path, stored: "StoredEpisode") -> _Scene:
     from accredit.agents.models import load_model
     from accredit.envs import load_env
     from accredit.trainer.checkpoint import latest
-    from accredit.trainer.config import TrainConfig, load_config
+    from accredit.trainer.config import TrainConfig
+    from accredit.trainer.config_file import load_config
 
     folder = run if (run / "config.yaml").exists() else run.parent
     config = load_config(TrainConfig, folder / "config.yaml")

@@ -45,7 +45,8 @@ def command(
 ) -> None:
     """Evaluate a model on held-out tasks, the same ones that training evaluates on."""
     from accredit.trainer.checkpoint import latest
-    from accredit.trainer.config import SFTConfig, load_config
+    from accredit.trainer.config import SFTConfig
+    from accredit.trainer.config_file import load_config
     from accredit.trainer.run import RunDirectory, replace_file, told_of_disk
     from accredit.trainer.setup import check_tasks, make_engine, prepare
     from accredit.trainer.suite import cells, evaluate_on, open_suite, to_json, to_markdown

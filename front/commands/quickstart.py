@@ -20,7 +20,8 @@ def command(
     ] = None,
 ) -> None:
     """Train on Shop with anchored credit, evaluate on held-out tasks before and after, and write a replay page."""
-    from accredit.trainer.config import TrainConfig, load_config
+    from accredit.trainer.config import TrainConfig
+    from accredit.trainer.config_file import load_config
     from accredit.trainer.loop import train
 
     started = time.monotonic()

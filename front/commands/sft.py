@@ -30,7 +30,8 @@ def command(
     import yaml
 
     from accredit.envs import load_env
-    from accredit.trainer.config import SFTConfig, load_config
+    from accredit.trainer.config import SFTConfig
+    from accredit.trainer.config_file import load_config
     from accredit.trainer.estimate import memory_estimate
     from accredit.trainer.setup import check_tasks
     from accredit.trainer.sft import warm_start

@@ -37,7 +37,8 @@ def command(
     import yaml
 
     from accredit.envs import load_env
-    from accredit.trainer.config import TrainConfig, load_config
+    from accredit.trainer.config import TrainConfig
+    from accredit.trainer.config_file import load_config
     from accredit.trainer.distributed import Unheard, speaks
     from accredit.trainer.estimate import memory_estimate
     from accredit.trainer.loop import train

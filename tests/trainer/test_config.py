@@ -2,7 +2,8 @@ import pytest
 
 from accredit.credit import Group
 from accredit.credit.functions import credit_function
-from accredit.trainer.config import ConfigError, SFTConfig, TrainConfig, load_config
+from accredit.trainer.config import ConfigError, SFTConfig, TrainConfig
+from accredit.trainer.config_file import load_config
 
 GOOD = "env: Shop-v0\nenv_options: {level: easy}\noptimizer: {lr: 1e-4}\n"
 

@@ -11,7 +11,8 @@ from accredit.agents.models import LoadedModel, save_model
 from accredit.credit.traces import open_run
 from accredit.envs import tinytokenizers
 from accredit.trainer import checkpoint
-from accredit.trainer.config import ConfigError, TrainConfig, load_config
+from accredit.trainer.config import ConfigError, TrainConfig
+from accredit.trainer.config_file import load_config
 from accredit.trainer.loop import train
 
 # Three turns; what is said pays, and a coin a turn pays `sigma` more. All on a grid, so that sums are exact.

@@ -15,7 +15,8 @@ from accredit.agents.models import LoadedModel, save_model
 from accredit.credit.traces import open_run
 from accredit.envs import tinytokenizers
 from accredit.trainer import checkpoint
-from accredit.trainer.config import TrainConfig, load_config
+from accredit.trainer.config import TrainConfig
+from accredit.trainer.config_file import load_config
 from accredit.trainer.distributed import Unheard
 from accredit.trainer.loop import train
 from accredit.trainer.metrics import read_metrics

@@ -16,7 +16,8 @@ from accredit.credit.traces import open_run
 from accredit.envs import tinytokenizers
 from accredit.trainer import checkpoint
 from accredit.trainer.checkpoint import CheckpointError
-from accredit.trainer.config import TrainConfig, load_config
+from accredit.trainer.config import TrainConfig
+from accredit.trainer.config_file import load_config
 from accredit.trainer.loop import train
 from accredit.trainer.metrics import read_metrics
 from accredit.trainer.run import RunError

@@ -19,7 +19,8 @@ from accredit.envs import tinytokenizers
 from accredit.sandboxes import SandboxError
 from accredit.sandboxes.select import NAME_VARIABLE, select
 from accredit.trainer import loop, setup
-from accredit.trainer.config import TrainConfig, load_config
+from accredit.trainer.config import TrainConfig
+from accredit.trainer.config_file import load_config
 from accredit.trainer.metrics import read_metrics
 from accredit.trainer.run import RunError
 

@@ -23,7 +23,8 @@ from accredit.envs import tinytokenizers
 from accredit.trainer import checkpoint
 from accredit.trainer.batch import collate, rows_of
 from accredit.trainer.checkpoint import CheckpointError
-from accredit.trainer.config import ConfigError, LossConfig, OptimizerConfig, SFTConfig, TrainConfig, load_config
+from accredit.trainer.config import ConfigError, LossConfig, OptimizerConfig, SFTConfig, TrainConfig
+from accredit.trainer.config_file import load_config
 from accredit.trainer.distributed import Processes, Unheard
 from accredit.trainer.estimate import memory_estimate
 from accredit.trainer.export import ExportError, export

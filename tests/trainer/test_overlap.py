@@ -23,7 +23,8 @@ from accredit.credit.traces import open_run
 from accredit.envs import load_env, tinytokenizers
 from accredit.trainer import checkpoint
 from accredit.trainer.batch import collate, rows_of
-from accredit.trainer.config import ConfigError, TrainConfig, load_config
+from accredit.trainer.config import ConfigError, TrainConfig
+from accredit.trainer.config_file import load_config
 from accredit.trainer.distributed import Processes
 from accredit.trainer.estimate import memory_estimate
 from accredit.trainer.logprobs import score

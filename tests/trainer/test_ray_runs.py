@@ -25,7 +25,8 @@ from accredit.agents.ray import RayCrew, RayOptions
 from accredit.agents.rollout import Episode
 from accredit.credit.traces import open_run
 from accredit.envs import tinytokenizers
-from accredit.trainer.config import TrainConfig, load_config
+from accredit.trainer.config import TrainConfig
+from accredit.trainer.config_file import load_config
 from accredit.trainer.distributed import Unheard
 from accredit.trainer.loop import train
 from accredit.trainer.metrics import read_metrics

@@ -13,7 +13,8 @@ from accredit.agents.models import LoadedModel, save_model
 from accredit.credit.traces import open_run
 from accredit.envs import tinytokenizers
 from accredit.trainer import checkpoint
-from accredit.trainer.config import SFTConfig, TrainConfig, load_config
+from accredit.trainer.config import SFTConfig, TrainConfig
+from accredit.trainer.config_file import load_config
 from accredit.trainer.loop import train
 from accredit.trainer.metrics import MetricsWriter, read_metrics
 from accredit.trainer.run import RunError
