@@ -207,6 +207,10 @@ def _parsed_by_line(raw: bytes, path: Path, start: int) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_SCHEMA)
 
 
-def _writable(row: dict[str, Any]) -> dict[str, Any]:
-    """Replace what is no valid text (halves of characters), which Arrow cannot hold."""
-    return {k: v.encode("utf-8", "replace").decode() if isinstance(v, str) else v for k, v in row.items()}
+def _writable(value: Any) -> Any:
+    """Replace what is no valid text (halves of characters), also in the summary, which Arrow cannot hold."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {name: _writable(inner) for name, inner in value.items()}
+    return [_writable(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +231,17 @@ def test_a_lost_index_and_a_torn_line_hide_no_episode(tmp_path: Path) -> None:
     assert len(table) == 6 and table.find(12, "ep-5") is not None
     index.write_text("".join(whole[:3]) + '{"torn": \n' + "".join(whole[3:]))
     assert [row.episode_id for row in map(IndexTable(run / "traces").row, range(6))] == [f"ep-{i}" for i in range(6)]
+
+
+def test_a_tool_whose_name_is_no_valid_text_is_listed(tmp_path: Path) -> None:
+    words, group, credits = shop_group()
+    calls = tuple(replace(call, name="half \ud800 a character") for call in group.trajectories[0].calls)
+    group = replace(group, trajectories=(replace(group.trajectories[0], calls=calls), *group.trajectories[1:]))
+    TraceWriter(tmp_path / "traces").write(1, [group], [credits], words.token_bytes)
+    found = IndexTable(tmp_path / "traces").codes("tools")
+    assert found is not None and found.values[found.codes_N[0]] == ["half ? a character"]
+    (tmp_path / "traces" / "index.jsonl").unlink()
+    assert len(IndexTable(tmp_path / "traces")) == 6
 
 
 def test_a_run_that_has_written_nothing_is_served_and_fills(tmp_path: Path) -> None:
