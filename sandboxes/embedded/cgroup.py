@@ -128,9 +128,12 @@ class Cgroup:
 
 
 def create(memory_mb: int, pids: int) -> Cgroup:
-    """Make a group for this process's runs; raise `OSError` with the reason where that is not possible."""
+    """Make a group for this process's runs; raise `OSError` with the reason where that is not possible.
+
+    Its name is like no other's: one that a killed slot of the same process id has left may still hold a process.
+    """
     mounts, own = _mounts(), _own_groups()
-    name = f"{_PREFIX}{os.stat('/proc/self/ns/pid').st_ino}-{os.getpid()}"
+    name = f"{_PREFIX}{os.stat('/proc/self/ns/pid').st_ino}-{os.getpid()}-{os.urandom(4).hex()}"
     reasons: list[str] = []
     for attempt in (_create_v1, _create_v2):
         group = Cgroup()
@@ -144,6 +147,16 @@ def create(memory_mb: int, pids: int) -> Cgroup:
                 os.close(fd)
             group.remove(0)
     raise OSError("; ".join(reasons))
+
+
+def groups() -> dict[str, int]:
+    """Return the folders of all slots' groups on this machine, and the process id of the slot that made each."""
+    found = [(above, name, name.split("-")) for above, names, _ in os.walk("/sys/fs/cgroup") for name in names]
+    return {
+        f"{above}/{name}": int(words[2])
+        for above, name, words in found
+        if name.startswith(_PREFIX) and len(words) > 2 and words[2].isdigit()
+    }
 
 
 def watch(memory_mb: int, pids: int) -> Cgroup:
@@ -212,16 +225,18 @@ def _create_v2(group: Cgroup, mounts: dict[str, str], own: dict[str, str], name:
 
 
 def _make(group: Cgroup, parent: str, name: str) -> None:
-    _sweep(parent, name.rpartition("-")[0] + "-")
+    _sweep(parent, name)
     os.mkdir(f"{parent}/{name}")
     group.directories.append(f"{parent}/{name}")
 
 
-def _sweep(parent: str, prefix: str) -> None:
-    """Remove groups that slots killed from outside have left behind."""
+def _sweep(parent: str, own: str) -> None:
+    """Remove groups that slots killed from outside have left behind, also one whose process id is ours by now."""
+    prefix = own.rsplit("-", 2)[0] + "-"
     for entry in os.listdir(parent):
-        pid = entry.removeprefix(prefix)
-        if entry.startswith(prefix) and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
+        pid = entry.removeprefix(prefix).partition("-")[0]
+        gone = pid == str(os.getpid()) or not os.path.exists(f"/proc/{pid}")
+        if entry.startswith(prefix) and entry != own and pid.isdigit() and gone:
             with suppress(OSError):
                 os.rmdir(f"{parent}/{entry}")
 

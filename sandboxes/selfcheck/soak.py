@@ -9,11 +9,12 @@ import os
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
+from accredit.sandboxes.embedded.cgroup import groups
 from accredit.sandboxes.embedded.confine import is_programs_uid
 from accredit.sandboxes.embedded.place import abandoned_places
 from accredit.sandboxes.errors import SandboxError
@@ -82,25 +83,21 @@ def soak(
     sandbox: Sandbox, runs: int, *, seed: int = 0, beside: int = 4, tell: Callable[[int, Counts], None] | None = None
 ) -> Soak:
     """Do so many runs, `beside` of them at a time; `tell` hears the counts at the beginning, halfway and at the end."""
-    ended, problems, pids = Counter[tuple[str, Status]](), list[str](), _Pids()
+    ended, problems, pids, old = Counter[tuple[str, Status]](), list[str](), _Pids(), groups().keys()
     _phase(sandbox, 4 * beside, beside, random.Random(seed), Counter(), problems, pids)  # what is made once
     seen: list[Counts] = []
     for part, done in ((0, 0), (runs // 2, runs // 2), (runs - runs // 2, runs)):
         _phase(sandbox, part, beside, random.Random(seed + done + 1), ended, problems, pids)
-        seen.append(count(pids))
+        seen.append(count(pids, old))
         if tell is not None:
             tell(done, seen[-1])
     return Soak(seen[0], seen[1], seen[2], ended, tuple(problems))
 
 
-def count(pids: _Pids) -> Counts:
-    """Count now; `pids` are the slots whose control groups are looked for."""
+def count(pids: _Pids, old: Collection[str]) -> Counts:
+    """Count now; `pids` are the slots whose control groups are looked for, `old` groups were there before them."""
     gc.collect()
-    groups = sum(
-        name.startswith("accredit-") and name.rpartition("-")[2] in {str(pid) for pid in pids}
-        for _, names, _ in os.walk("/sys/fs/cgroup")
-        for name in names
-    )
+    left = sum(pid in pids for path, pid in groups().items() if path not in old)
     with open("/proc/self/mountinfo") as file:
         mounts = sum(not _is_an_engines(line) for line in file)
     with open("/proc/self/statm") as file:
@@ -108,7 +105,7 @@ def count(pids: _Pids) -> Counts:
     states = _states_of_children()
     files = len(abandoned_places()) + sum(map(_is_a_programs, os.listdir("/dev/shm")))
     descriptors = len(os.listdir("/proc/self/fd"))
-    return Counts(descriptors, mounts, groups, len(states), states.count("Z"), files, rss_mb)
+    return Counts(descriptors, mounts, left, len(states), states.count("Z"), files, rss_mb)
 
 
 def _is_an_engines(mount: str) -> bool:

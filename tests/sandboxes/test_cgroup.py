@@ -84,15 +84,23 @@ def test_no_controller_is_an_error_with_the_reason_per_version(monkeypatch: pyte
 
 def test_groups_of_slots_that_were_killed_are_swept(version: str, tmp_path: Path) -> None:
     first = cgroup.create(128, 20)
-    own_prefix = Path(first.directories[0]).name.rpartition("-")[0]
-    stale = Path(first.directories[0]).parent / f"{own_prefix}-999999999"
-    foreign = stale.with_name("accredit-1-999999999")
-    for directory in (stale, foreign):
+    made = Path(first.directories[0])
+    processes = made.name.rsplit("-", 2)[0]
+    stale, ours = (made.with_name(f"{processes}-{pid}-0badf00d") for pid in (999999999, os.getpid()))
+    foreign, living = made.with_name("accredit-1-999999999-0badf00d"), made.with_name(f"{processes}-1-0badf00d")
+    for directory in (stale, ours, foreign, living):
         directory.mkdir()
-    for directory in (stale, *map(Path, first.directories)):  # the kernel's files are no obstacle to rmdir; these are
+    for directory in (stale, ours, *map(Path, first.directories)):  # the kernel's files are no obstacle to rmdir
         for file in directory.iterdir():
             file.unlink()
     first.remove()
     cgroup.create(128, 20)
-    assert not stale.exists()
-    assert foreign.exists()
+    assert not stale.exists() and not ours.exists()
+    assert foreign.exists() and living.exists()
+
+
+def test_a_group_of_the_same_process_id_that_cannot_be_removed_is_no_obstacle(version: str) -> None:
+    first, second = cgroup.create(128, 20), cgroup.create(128, 20)
+    assert all(map(os.path.isdir, first.directories)), "the folders hold files, as a group may hold a process"
+    assert len(second.directories) == len(first.directories)
+    assert set(first.directories).isdisjoint(second.directories)

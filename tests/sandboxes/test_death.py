@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from accredit.sandboxes import SandboxError
+from accredit.sandboxes.embedded.cgroup import groups
 from accredit.sandboxes.select import load
 from accredit.sandboxes.selfcheck.host import Trace
 
@@ -58,7 +59,7 @@ def test_a_killed_trainer_leaves_nothing_of_four_busy_sandboxes(name: str, varia
             raise
         pytest.skip(f"no {name} on this machine: {error}")
     trace = Trace()
-    places = held_places()
+    places, old = held_places(), groups().keys()
     trainer = subprocess.Popen([sys.executable, "-c", TRAINER, name, trace.naming, trace.nap], stdout=subprocess.PIPE)
     try:
         assert trainer.stdout is not None
@@ -71,7 +72,7 @@ def test_a_killed_trainer_leaves_nothing_of_four_busy_sandboxes(name: str, varia
         trainer.wait()
     assert trace.survivors(WALL_S) == []
     until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in slots))
-    until(lambda: groups_of(slots) == [])
+    until(lambda: not any(pid in slots for path, pid in groups().items() if path not in old))
     if name == "subprocess":
         assert len(mine) >= 4
         until(lambda: not any(path.exists() and not held(path) for path in mine))
@@ -103,12 +104,6 @@ def held(place: Path) -> bool:
     finally:
         os.close(fd)
     return False
-
-
-def groups_of(slots: list[int]) -> list[str]:
-    endings = tuple(f"-{pid}" for pid in slots)
-    found = [name for _, names, _ in os.walk("/sys/fs/cgroup") for name in names]
-    return [name for name in found if name.startswith("accredit-") and name.endswith(endings)] if endings else []
 
 
 def containers_of(pid: int) -> list[str]:

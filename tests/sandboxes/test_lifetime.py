@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from accredit.sandboxes import Blame, EmbeddedSandbox, Limits, SandboxError, Status, run_python
+from accredit.sandboxes.embedded.cgroup import groups
 from accredit.sandboxes.embedded.client import SlotClient
 
 FORKS = "import os, time\nfor _ in range(4):\n    if os.fork() == 0: break\nif os.getpid() != 2: os.setsid()\n"
@@ -161,11 +162,12 @@ def test_a_slot_outlives_the_thread_that_opened_it(sandbox: EmbeddedSandbox) -> 
 
 
 def test_a_closed_slot_leaves_no_control_group(sandbox: EmbeddedSandbox) -> None:
+    old = groups().keys()
     client = sandbox.open_blocking()
-    pid = client.pid
+    made = {path for path, pid in groups().items() if pid == client.pid} - old
     client.close()
-    left = [d for d, _, _ in os.walk("/sys/fs/cgroup") if d.rpartition("/")[2].startswith("accredit-")]
-    assert [d for d in left if d.endswith(f"-{pid}")] == []
+    assert client.report.has("cgroup") == bool(made)
+    assert not any(os.path.exists(path) for path in made)
 
 
 def wait_until(holds: Callable[[], bool], within_s: float = 20.0) -> None:
