@@ -5,7 +5,7 @@ Says what it left out, in the log and in the page: nothing is dropped in silence
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from accredit.credit.errors import TraceError
 from accredit.credit.traces import IndexRow, StoredEpisode, TraceReader, open_run
 
 from .bundle import bundle
-from .listing import Row, listing_block
+from .listing import listing_block, row_of
 from .overlays import group_scales, signal_scales
 from .pack import Shown, episode_block, in_base64
 from .pricing import price
@@ -35,7 +35,7 @@ _METRICS = ("rollout/", "charges/", "credit/", "advantage/", "policy/", "eval/",
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    rows: list[Row]
+    rows: list[IndexRow]
     packed: list[str]
     notice: str = ""
 
@@ -104,17 +104,17 @@ def page_of(
     encode: Encode | None = None,
 ) -> str:
     """Return the page of episodes at hand, without a run on disk. Those of one step and group are priced together."""
-    groups: dict[tuple[int, str], list[int]] = {}
-    for index, episode in enumerate(episodes):
-        name = episode.trajectory.group
-        groups.setdefault((episode.step, name) if name else (-1 - index, ""), []).append(index)
+    rows = [row_of(episode) for episode in episodes]
+    groups: dict[Hashable, list[int]] = {}
+    for index, row in enumerate(rows):
+        groups.setdefault(row.group_key if row.group else index, []).append(index)
     packed = [""] * len(episodes)
     for places in groups.values():
         for place, shown in zip(
             places, shown_group([episodes[i] for i in places], functions, signals, encode), strict=True
         ):
             packed[place] = in_base64(episode_block(shown))
-    return _render(title, _Chosen([Row.of_episode(episode) for episode in episodes], packed), functions, [])
+    return _render(title, _Chosen(rows, packed), functions, [])
 
 
 def shown_group(
@@ -202,22 +202,15 @@ def _within(
     encode = encoder_of_run(reader.folder)
     members: dict[tuple[int, str, str], list[IndexRow]] = {}
     for row in reader.index():
-        members.setdefault((row.step, row.split, row.group), []).append(row)
+        members.setdefault(row.group_key, []).append(row)
     places: dict[tuple[int, str, str], list[int]] = {}
     for place in sorted(range(len(rows)), key=lambda at: -rows[at].step):
-        row = rows[place]
-        places.setdefault((row.step, row.split, row.group or f"/{row.episode_id}"), []).append(place)
-    taken: dict[int, tuple[Row, str]] = {}
+        places.setdefault(rows[place].group_key, []).append(place)
+    taken: dict[int, tuple[IndexRow, str]] = {}
     full = False
     for key, wanted in places.items():
-        whole = members[key] if key in members else [rows[place] for place in wanted]
-        shown = dict(
-            zip(
-                [row.episode_id for row in whole],
-                shown_group([reader.load(row) for row in whole], functions, signals, encode),
-                strict=True,
-            )
-        )
+        whole = shown_group([reader.load(row) for row in members[key]], functions, signals, encode)
+        shown = {one.episode.trajectory.episode_id: one for one in whole}
         for place in wanted:
             one = shown[rows[place].episode_id]
             text = in_base64(episode_block(one))
@@ -225,7 +218,7 @@ def _within(
             if full:
                 break
             room -= len(text)
-            taken[place] = (Row.of_episode(one.episode), text)
+            taken[place] = (row_of(one.episode), text)
         if full:
             break
     left = len(rows) - len(taken)

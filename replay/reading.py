@@ -61,12 +61,12 @@ class RunReader(TraceReader):
         rows = list(chosen)
         groups: dict[tuple[int, str, str], list[IndexRow]] = {}
         for row in self.index():
-            groups.setdefault(_group(row), []).append(row)
+            groups.setdefault(row.group_key, []).append(row)
         priced: dict[str, PricedEpisode] = {}
         at: tuple[int, str, str] | None = None
         for row in rows:
-            if _group(row) != at:  # rollouts of a group are stored together
-                at = _group(row)
+            if row.group_key != at:  # rollouts of a group are stored together
+                at = row.group_key
                 members = [self.load(member) for member in groups[at]]
                 credits = _priced_group(functions, members)
                 priced = {
@@ -84,10 +84,6 @@ def open_run(path: str | Path) -> RunReader:
 
     """
     return RunReader(open_traces(path).folder)
-
-
-def _group(row: IndexRow) -> tuple[int, str, str]:
-    return row.step, row.split, row.group or f"/{row.episode_id}"
 
 
 def _priced_group(

@@ -51,6 +51,11 @@ class IndexRow:
     summary: Summary | None = None
     """None where an older version wrote the line."""
 
+    @property
+    def group_key(self) -> tuple[int, str, str]:
+        """Step, split and group: the same for the rollouts of a group alone. Without a group, the id stands for one."""
+        return self.step, self.split, self.group or f"/{self.episode_id}"
+
     @classmethod
     def of_record(cls, record: Mapping[str, Any], offset: int, length: int) -> "IndexRow":
         """Build the row of an episode's record that lies at `offset`; raises `KeyError` where a field is missing."""

@@ -95,7 +95,7 @@ class ServedRun:
             members = [] if row is None else self._index.group(row)
         if row is None:
             raise Unknown(f"no episode '{episode_id}' at step {step}: the run may have gone back to a checkpoint")
-        key = (row.step, row.split, row.group or row.episode_id, *functions, *(member.offset for member in members))
+        key = (*row.group_key, *functions, *(member.offset for member in members))
         with self._reading:
             if key not in self._kept:
                 self._kept[key] = self._blocks(members, functions)

@@ -8,15 +8,12 @@ from typing import Any
 import numpy as np
 
 from accredit.credit.traces.table import IndexTable
+from accredit.replay.listing import CODES, FIGURES
 from accredit.replay.pack import Columns, block
 
 __all__ = ["listing_of_table"]
 
 _LEVEL = 1  # of zlib: the reader sits on this machine
-_CODES = {
-    "split": "split", "group": "group", "env": "env_id", "task": "task_id", "stop": "stop",
-    "tools": "tools", "errors": "errors",
-}  # fmt: skip
 
 
 def listing_of_table(index: IndexTable, cursor: int = 0) -> bytes:
@@ -28,11 +25,11 @@ def listing_of_table(index: IndexTable, cursor: int = 0) -> bytes:
         found = index.numbers(name, cursor)
         if found is not None:
             columns[name] = found.astype("<i4")
-    for name in ("reward", "charged", "credit_low", "credit_high", "on_calls", "on_thoughts"):
+    for name in ("reward", *FIGURES):
         found = index.numbers(name, cursor)
         if found is not None:
             columns[name] = found.astype("<f4")
-    for name, stored in _CODES.items():
+    for name, stored in {**CODES, "tools": "tools", "errors": "errors"}.items():
         coded = index.codes(stored, cursor)
         if coded is not None:
             columns[name], tables[name] = coded.codes_N.astype("<i4"), coded.values

@@ -8,36 +8,36 @@ from opened_page import Opened
 from sample_episodes import shop_group
 
 from accredit.credit import Group
-from accredit.credit.traces import StoredEpisode
+from accredit.credit.traces import IndexRow, StoredEpisode
 from accredit.replay.bundle import bundle
-from accredit.replay.listing import Row
+from accredit.replay.listing import row_of
 from accredit.replay.pack import Shown, block, episode_block, in_base64
 
-ROWS: list[Row] = []
+ROWS: list[IndexRow] = []
 
 
-def rows() -> list[Row]:
+def rows() -> list[IndexRow]:
     if not ROWS:
         words, group, credits = shop_group()
         for t, c in zip(group.trajectories, credits, strict=True):
-            ROWS.append(Row.of_episode(StoredEpisode(t, c, words.token_bytes(t.token_ids.tolist()), 12, "train")))
+            ROWS.append(row_of(StoredEpisode(t, c, words.token_bytes(t.token_ids.tolist()), 12, "train")))
     return ROWS
 
 
 FILTERS = {
     "reward<0.5": lambda r: r.reward is not None and r.reward < 0.5,
     "reward>=0.6 turns>5": lambda r: r.reward is not None and r.reward >= 0.6 and r.turns > 5,
-    "error:invalid": lambda r: "invalid_arguments" in r.errors,
-    "!error:invalid": lambda r: "invalid_arguments" not in r.errors,
+    "error:invalid": lambda r: "invalid_arguments" in r.summary.errors,
+    "!error:invalid": lambda r: "invalid_arguments" not in r.summary.errors,
     "error=invalid": lambda r: False,
-    "tool:stock": lambda r: "stock" in r.tools,
-    "credit<-0.05": lambda r: r.credit_low < np.float32(-0.05),
-    "credit>0.02": lambda r: r.credit_high > 0.02,
-    "charges>1 charged>=0.3": lambda r: r.charges > 1 and np.float32(r.charged) >= 0.3,
+    "tool:stock": lambda r: "stock" in r.summary.tools,
+    "credit<-0.05": lambda r: r.summary.credit_low < np.float32(-0.05),
+    "credit>0.02": lambda r: r.summary.credit_high > 0.02,
+    "charges>1 charged>=0.3": lambda r: r.charges > 1 and np.float32(r.summary.charged) >= 0.3,
     "stop:infra": lambda r: r.stop == "infrastructure",
     "unscored": lambda r: r.reward is None,
     "!unscored tokens>500": lambda r: r.reward is not None and r.tokens > 500,
-    "id=ep-2": lambda r: r.id == "ep-2",
+    "id=ep-2": lambda r: r.episode_id == "ep-2",
     "step=12 split:train env:shop task:boards": lambda r: True,
     "step>12": lambda r: False,
 }
@@ -46,7 +46,7 @@ FILTERS = {
 def test_every_word_of_the_filter_language_keeps_the_right_episodes(opened: Opened, shop: Path) -> None:
     page = opened.goto(shop)
     for query, holds in FILTERS.items():
-        kept = [row.id for row in rows() if holds(row)]
+        kept = [row.episode_id for row in rows() if holds(row)]
         page.locator("#query").fill(query)
         shown = "[...document.querySelectorAll('#episodes .name')].map((name) => name.textContent).join()"
         opened.until(f"{shown} === '{','.join(kept)}'")
@@ -142,7 +142,7 @@ def test_a_listing_without_what_only_readers_know_still_lists(opened: Opened, tm
 
     from accredit.replay.listing import listing_block
 
-    plain = [row if known else replace(row, trained=None, tools=None, errors=None) for row in rows()]
+    plain = [row if known else replace(row, summary=None) for row in rows()]
     words, group, credits = shop_group()
     packed = [
         in_base64(episode_block(Shown(StoredEpisode(t, c, words.token_bytes(t.token_ids.tolist()), 12, "train"))))
@@ -152,7 +152,7 @@ def test_a_listing_without_what_only_readers_know_still_lists(opened: Opened, tm
     file = tmp_path / "plain.html"
     file.write_text(bundle("x", run, in_base64(listing_block(plain)), packed), encoding="utf-8")
     page = opened.goto(file, "#view=run&find=tool:price")
-    kept = sum("price" in (row.tools or ()) for row in plain)
+    kept = sum("price" in row.summary.tools for row in plain if row.summary is not None)
     assert page.locator("#found").inner_text().startswith(f"{kept} of 6 episodes")
     assert ("not in this listing" in page.locator("#found").inner_text()) != known
     titles = page.locator("figcaption b").all_inner_texts()

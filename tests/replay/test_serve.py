@@ -21,7 +21,7 @@ from sample_episodes import shop_group, write_shop_run
 from accredit.credit.traces import TraceWriter, open_run
 from accredit.credit.traces.cutting import cut_after
 from accredit.credit.traces.table import IndexTable
-from accredit.replay.listing import Row, listing_block
+from accredit.replay.listing import listing_block, row_of
 from accredit.replay.pack import read_block
 from accredit.replay.serve.run import ServedRun, new_metrics
 from accredit.replay.serve.table_listing import listing_of_table
@@ -157,7 +157,7 @@ def test_a_wrong_request_is_one_line_of_text(server: Served, path: str, status: 
 def test_the_listing_is_that_of_the_episodes_read(server: Served, run: Path) -> None:
     reader = open_run(run)
     header, columns = read_block(server.get("/api/listing?from=0")[2])
-    wanted_header, wanted = read_block(listing_block([Row.of_episode(e) for e in reader.episodes()], header["next"]))
+    wanted_header, wanted = read_block(listing_block([row_of(e) for e in reader.episodes()], header["next"]))
     assert columns.keys() == wanted.keys() and header["rows"] == 6
     for name, column in wanted.items():
         if name in wanted_header["tables"]:
