@@ -48,6 +48,7 @@ def export(
     group: str | None = None,
     step: int | None = None,
     split: str | None = None,
+    where: str = "",
     top: int | None = None,
     budget_mb: float = 20.0,
     title: str | None = None,
@@ -63,6 +64,7 @@ def export(
         group: take the rollouts of this group only.
         step: take this step only. Without it, an id that several steps used gives the latest.
         split: take this split only (`train`, `heldout`).
+        where: take what fits a filter such as `reward < 0 and tool:python` (`accredit.credit.traces.where`).
         top: of what is left, take the `top` highest rewards; unscored episodes come last.
         budget_mb: the size of the file at which to stop adding episodes; the first one is always taken.
         title: the page's title; by default the run's name.
@@ -71,12 +73,12 @@ def export(
             `entropy`.
 
     Raises:
-        TraceError: nothing matches, or an id is unknown.
+        TraceError: nothing matches, an id is unknown, or the filter cannot be read.
         CreditError: a further credit function is unknown or cannot price a chosen group.
 
     """
     reader = run if isinstance(run, TraceReader) else open_run(run)
-    rows = _select(reader, episodes, group, step, split)
+    rows = _select(reader, episodes, group, step, split, where)
     if top is not None:
         # An ordered choice by reward, kept in the order written so that groups stay together.
         rows = sorted(rows, key=lambda row: (row.reward is None, -(row.reward or 0.0)))[:top]
@@ -162,7 +164,7 @@ def metrics_of_run(path: Path, most: int | None = None) -> list[dict[str, Any]]:
 
 
 def _select(
-    reader: TraceReader, ids: Sequence[str] | None, group: str | None, step: int | None, split: str | None
+    reader: TraceReader, ids: Sequence[str] | None, group: str | None, step: int | None, split: str | None, where: str
 ) -> list[IndexRow]:
     rows = reader.index()
     total = len(rows)
@@ -174,6 +176,13 @@ def _select(
                 shown = ", ".join(present[:8]) + (", ..." if len(present) > 8 else "")
                 raise TraceError(f"no episode of {reader.folder} has {name} {wanted!r}: there are {shown or 'none'}")
             rows = kept
+    if where:
+        fits = set(reader.select(step=step, split=split, where=where))
+        matching, rows = len(rows), [row for row in rows if row in fits]
+        if matching and not rows:
+            raise TraceError(
+                f"none of {matching} episodes of {reader.folder} fits {where!r}: choose with a wider filter"
+            )
     if ids is not None:
         latest = {row.episode_id: row for row in rows}
         missing = [name for name in ids if name not in latest]

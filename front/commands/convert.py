@@ -1,7 +1,7 @@
 """`accredit convert`: stored episodes to and from the files of verifiers and OpenEnv."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -25,7 +25,9 @@ def command(
         ),
     ] = None,
     step: Annotated[int | None, typer.Option(help="Of a run, this step only.", show_default="all")] = None,
-    split: Annotated[str | None, typer.Option(help="Of a run, train or heldout only.", show_default="both")] = None,
+    split: Annotated[
+        Literal["train", "heldout"] | None, typer.Option(help="Of a run, this split only.", show_default="both")
+    ] = None,
     where: Annotated[str, typer.Option(help="Of a run, what fits, such as 'reward>0'.", show_default="all")] = "",
 ) -> None:
     """Convert the episodes of a run to verifiers' traces or OpenEnv's training traces, or make a run of such a file.

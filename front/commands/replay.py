@@ -1,7 +1,7 @@
 """`accredit replay`: stored trajectories as one HTML file, or in the terminal."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,9 +13,12 @@ app = typer.Typer(help="Look at stored trajectories: who was paid for which toke
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run, or its traces folder.")]
 Step = Annotated[int | None, typer.Option(help="Training step.", show_default="any; of one id, the latest")]
-Split = Annotated[str | None, typer.Option(help="train or heldout.", show_default="both")]
-
-
+Split = Annotated[
+    Literal["train", "heldout"] | None, typer.Option(help="Episodes of this split only.", show_default="both")
+]
+Where = Annotated[
+    str, typer.Option(help="What fits, such as 'reward<0 error:timeout tool:python turns>8'.", show_default="all")
+]
 Credit = Annotated[
     list[str] | None,
     typer.Option(
@@ -36,6 +39,7 @@ def export_command(
     group: Annotated[str | None, typer.Option(help="Rollouts of this group only.", show_default="any")] = None,
     step: Step = None,
     split: Split = None,
+    where: Where = "",
     top: Annotated[int | None, typer.Option(help="Keep the N highest rewards.", min=1, show_default="all")] = None,
     budget_mb: Annotated[float, typer.Option(help="Size of the file, in MB, at which to stop adding episodes.")] = 20.0,
     title: Annotated[str | None, typer.Option(help="Title of the page.", show_default="the run's name")] = None,
@@ -51,6 +55,7 @@ def export_command(
         group=group,
         step=step,
         split=split,
+        where=where,
         top=top,
         budget_mb=budget_mb,
         title=title,
@@ -88,10 +93,7 @@ def show_command(
     ] = None,
     step: Step = None,
     split: Split = None,
-    where: Annotated[
-        str,
-        typer.Option(help="List what fits, such as 'reward<0 error:timeout tool:python turns>8'.", show_default="all"),
-    ] = "",
+    where: Where = "",
     last: Annotated[int, typer.Option(help="Of the list, the last N; 0 for all.", min=0)] = 20,
     ledger: Annotated[
         int, typer.Option(help="Print the ledger of N tokens, from the first decision on; 0 for none.", min=0)

@@ -49,6 +49,13 @@ def test_show_says_how_much_of_the_list_is_left_out(run: str, capsys: pytest.Cap
     assert "2 of 4 episodes; --last 0 lists all" in said
 
 
+@pytest.mark.parametrize("words", [["replay", "show"], ["replay", "export"]])
+def test_a_wrong_split_is_refused_with_both_names(run: str, words: list[str], capsys: pytest.CaptureFixture) -> None:
+    assert main([*words, run, "--split", "held"]) == 2
+    said = capsys.readouterr().err
+    assert "'held'" in said and "train" in said and "heldout" in said
+
+
 def test_show_prints_an_episode_with_its_charges(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", "show", run, "ep-1-a", "--ledger", "3"]) == 0
     said = capsys.readouterr().out
@@ -81,6 +88,17 @@ def test_show_of_an_unknown_episode_is_one_line_with_exit_code_1(run: str, capsy
     assert said.startswith("TraceError: no episode 'ep-1-c'") and "Traceback" not in said
     assert main(["replay", "show", run, "zzz"]) == 1
     assert "`accredit replay show RUN` lists them" in " ".join(capsys.readouterr().err.split())
+
+
+def test_export_takes_what_a_filter_finds(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "some.html"
+    assert main(["replay", "export", run, "--out", str(out), "--where", "reward>0.5 and step<2"]) == 0
+    found = re.findall(r'id="episode-\d+">([^<]*)<', out.read_text())
+    assert [read_block(base64.b64decode(one))[0]["episode_id"] for one in found] == ["ep-0-a", "ep-1-a"]
+    for where, told in (("reward>99", "none of 6 episodes"), ("rewrad>0", "'reward'")):
+        assert main(["replay", "export", run, "--out", str(tmp_path / "none.html"), "--where", where]) == 1
+        assert told in capsys.readouterr().err
+    assert not (tmp_path / "none.html").exists()
 
 
 def test_export_writes_one_file_and_says_where(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
