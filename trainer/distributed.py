@@ -116,13 +116,6 @@ class Unheard:
     def write(self, *_: Any, **__: Any) -> None:
         """Write."""
 
-    def add(self, *_: Any) -> None:
-        """Add."""
-
-    def ended(self, _: int) -> dict[str, Any]:
-        """Return nothing."""
-        return {}
-
     def clear(self) -> None:
         """Clear."""
 

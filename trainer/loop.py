@@ -6,8 +6,7 @@ what happens. Every seed is derived from the run's seed and a place in the run, 
 A killed run goes on from its newest checkpoint. Metrics and traces of later steps are cut off, for those steps are made
 again; their episodes are not, for the journal has kept those that had ended.
 
-With `rollout.max_staleness` the next steps' episodes are lived while a step is learnt from (`trainer.overlap`). Those
-that stand ready at a checkpoint are kept in it, for the weights that lived them are gone.
+With `rollout.max_staleness` the next steps' episodes are lived while a step is learnt from (`trainer.overlap`).
 
 Under torchrun every process runs this loop alike, on the same trajectories; the first one alone writes and speaks
 (`trainer.distributed`).
@@ -17,19 +16,16 @@ branches (`accredit.agents.branch`). Both count as episodes, in `rollout.group_s
 """
 
 import gc
-import logging
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from accredit.agents.crew import TrainedCrew, Work
-from accredit.agents.rollout import Episode, seeds_of
-from accredit.credit import CallStatus, Credit, Group, StopReason, Trajectory
+from accredit.agents.rollout import seeds_of
+from accredit.credit import Credit, Group
 from accredit.credit.functions import credit_function
 from accredit.credit.traces import TraceWriter
 from accredit.credit.traces.cutting import cut_after as cut_traces_after
@@ -40,25 +36,18 @@ from .config import ConfigError, TrainConfig
 from .distributed import Processes, Unheard, processes_of
 from .evaluation import Evaluation, evaluation_of
 from .health import step_metrics
-from .journal import Journal, read_episodes, write_episodes
+from .journal import Journal
 from .learner import make_learner
 from .metrics import MetricsWriter
 from .metrics import cut_after as cut_metrics_after
-from .overlap import Ahead, Lived, OverlappedCrew, staleness
+from .overlap import Ahead, OverlappedCrew, staleness
 from .preflight import check_credit
+from .rollouts import Rollouts, check, lost, read_ahead, write_ahead
 from .run import RunDirectory, RunError, open_or_create, told_of_disk
 from .setup import held_out, learning_rate, prepare
 from .trackers import Trackers, check_installed
 
 __all__ = ["Listener", "Result", "charge_scale", "train"]
-
-OUTAGE_S = (5.0, 15.0, 45.0, 120.0)
-"""Pauses in an outage: a step in which machines failed under every episode is lived again after each."""
-
-AHEAD = "ahead.jsonl"
-"""The file of a checkpoint with the episodes that were lived ahead."""
-
-_log = logging.getLogger(__name__)
 
 
 class Listener(Protocol):
@@ -144,13 +133,17 @@ class _Training:
         self.crew, self.optimizer, self.updater = make_learner(config, self.bench, processes)
         self.monitor = Monitor()
         self.best: tuple[float, int] = (-1.0, 0)
-        self.stopping = threading.Event()
+        self.rollouts = Rollouts(config, self.bench.options, paired, listener.lived)
         self.ahead: Ahead | None = None
         if isinstance(self.crew, OverlappedCrew):
-            self.ahead = Ahead(self.crew, self.live_step, config.rollout.max_staleness, config.steps)
-        self.first = self.load_newest()
+            self.ahead = Ahead(self.crew, self.rollouts.live, config.rollout.max_staleness, config.steps)
         self.journal = self.traces = self.metrics = Unheard()
-        self.told: dict[int, Evaluation] = processes.from_first(self.open_files)
+        try:
+            self.first = self.load_newest()
+            self.told: dict[int, Evaluation] = processes.from_first(self.open_files)
+        except BaseException:
+            self.close()
+            raise
 
     def open_files(self) -> dict[int, Evaluation]:
         """Cut off what came after the checkpoint, open what the run writes; return the evaluations until then."""
@@ -161,6 +154,7 @@ class _Training:
         cut_metrics_after(run.metrics, kept)
         cut_traces_after(run.traces, kept)
         self.journal = Journal(run.journal)
+        self.rollouts.note_in(self.journal)
         self.traces = TraceWriter(run.traces)
         settings = config.model_dump(mode="json")
         self.metrics = MetricsWriter(run.path, Trackers(run.path, config.trackers, settings, kept if goes_on else None))
@@ -176,12 +170,12 @@ class _Training:
         self.best = (facts["best_success"], facts["best_step"])
         self.crew.updated(int(facts["step"]))
         if self.ahead is not None:
-            self.ahead.restore(_read_ahead(newest, facts["ahead"]))
+            self.ahead.restore(read_ahead(newest, facts["ahead"]))
         return int(facts["step"])
 
     def close(self) -> None:
         """Close what is open; episodes that are being lived ahead are given up."""
-        self.stopping.set()
+        self.rollouts.stop()
         self.crew.close()
         self.metrics.close()
         self.journal.close()
@@ -211,9 +205,8 @@ class _Training:
         config = self.config
         started = time.monotonic()
         torch.manual_seed(seeds_of(config.seed, step, 5))  # for models with dropout
-        trajectories, faults, rollout_s = self.ahead.take(step) if self.ahead else self.live_step(step, self.crew)
-        _check_some_scored(trajectories)
-        _check_some_decided(trajectories, config.rollout.episode_tokens)
+        trajectories, faults, rollout_s = self.ahead.take(step) if self.ahead else self.rollouts.live(step, self.crew)
+        check(trajectories, config.rollout.episode_tokens)
         ages = staleness(trajectories, self.crew.version, config.rollout.max_staleness)
         waited = {"time/wait_s": time.monotonic() - started} if self.ahead else {}
         size = config.rollout.group_size
@@ -223,7 +216,7 @@ class _Training:
         flat = [credit for group in credits for credit in group]
         metrics = step_metrics(trajectories, flat, groups)
         metrics["rollout/undecided_share"] = sum(not t.decisions for t in trajectories) / len(trajectories)
-        metrics["rollout/infrastructure_rate"] = faults / (len(trajectories) + faults - _lost(trajectories))
+        metrics["rollout/infrastructure_rate"] = faults / (len(trajectories) + faults - lost(trajectories))
         metrics |= ages
         metrics |= self.updater.update(
             trajectories,
@@ -252,65 +245,6 @@ class _Training:
         """Whether log-probabilities of one version of the weights differ between the engine and the trainer."""
         return self.config.rollout.engine != "transformers" or self.config.model.dtype != "float32"
 
-    def live_step(self, step: int, crew: TrainedCrew) -> Lived:
-        """Let `crew` live the episodes of `step`."""
-        config = self.config
-        started = time.monotonic()
-        episodes = [
-            Episode(
-                f"s{step:06d}-g{group:03d}-m{member:02d}",
-                f"s{step:06d}-g{group:03d}",
-                seeds_of(config.seed, step, group),
-                seeds_of(config.seed, step, group, member, 1),
-                seeds_of(config.seed, step, group, member, 2),
-                {**self.bench.options, "split": "train"},
-            )
-            for group in range(config.rollout.groups)
-            for member in range(config.rollout.group_size // (2 if self.paired else 1))
-        ]
-        faults: list[Trajectory] = []
-        trajectories = self.live_through_outages(episodes, crew, faults)
-        return Lived(trajectories, len(faults), time.monotonic() - started)
-
-    def live_through_outages(
-        self, episodes: Sequence[Episode], crew: TrainedCrew, faults: list[Trajectory]
-    ) -> list[Trajectory]:
-        """Return the trajectories of `episodes`; while all are lost to machines, wait and live them again.
-
-        Every episode that a machine's failure ended is added to the `faults` of the last time.
-        """
-        trajectories = self.live(episodes, crew, faults)
-        for pause_s in OUTAGE_S:
-            if _lost(trajectories) < len(trajectories):
-                break
-            _log.warning("machines failed under every episode, waiting %g s%s", pause_s, _first_error(trajectories))
-            self.stopping.wait(pause_s)
-            trajectories = self.live(episodes, crew, faults)
-        return trajectories
-
-    def live(self, episodes: Sequence[Episode], crew: TrainedCrew, faults: list[Trajectory]) -> list[Trajectory]:
-        """Return the trajectories of `episodes`, each followed by its branch where credit compares pairs."""
-        work = Work(self.paired, ended=self.journal.ended(crew.version))
-        return crew.live(episodes, work, self.keep(len(episodes) * (2 if self.paired else 1)), faults.append)
-
-    def keep(self, of: int) -> Callable[[Trajectory], None]:
-        """Return what is to be done with each of `of` episodes as it ends: note it in the journal, and count it."""
-        done = 0
-
-        def on_done(trajectory: Trajectory) -> None:
-            nonlocal done
-            self.note(trajectory)
-            done += 1
-            self.listener.lived(done, of)
-
-        return on_done
-
-    def note(self, trajectory: Trajectory) -> None:
-        """Note an episode that has ended in the journal; end its rollout if the run is being closed."""
-        self.journal.add(trajectory)
-        if self.stopping.is_set():
-            raise RunError("the run was closed while episodes were lived ahead")
-
     def price(self, groups: Sequence[Group], step: int) -> list[Sequence[Credit]]:
         """Return the credit of every trajectory of every group."""
         credit = self.config.credit
@@ -329,8 +263,8 @@ class _Training:
             wanted.episodes,
             wanted.temperature,
             tag,
-            on_done=self.note,
-            ended=self.journal.ended(self.crew.version),
+            on_done=self.rollouts.note,
+            ended=self.rollouts.ended(self.crew.version),
         )
         if self.processes.first:
             groups = [Group((trajectory,)) for trajectory in lived]
@@ -354,7 +288,7 @@ class _Training:
 
         def write() -> Path:
             path = checkpoint.save(
-                self.run.checkpoints, step, self.bench.loaded, state, facts, partial(_write_ahead, ready)
+                self.run.checkpoints, step, self.bench.loaded, state, facts, partial(write_ahead, ready)
             )
             self.journal.clear()
             checkpoint.point_best(self.run.checkpoints, self.best[1])
@@ -382,51 +316,3 @@ def _in_pairs(config: TrainConfig) -> bool:
             "compares pairs, and both members of a pair count"
         )
     return True
-
-
-def _write_ahead(ready: Mapping[int, Lived], folder: Path) -> None:
-    """Write what was lived ahead, step by step, into a checkpoint."""
-    if ready:
-        write_episodes(folder / AHEAD, [t for step in sorted(ready) for t in ready[step].trajectories])
-
-
-def _read_ahead(folder: Path, told: Mapping[str, Sequence[int]]) -> dict[int, Lived]:
-    """Return what a checkpoint has of the steps ahead; `told` is the number of episodes and of faults of each."""
-    found = read_episodes(folder / AHEAD) if (folder / AHEAD).exists() else {}
-    lots: dict[int, Lived] = {}
-    for step, (count, faults) in told.items():
-        name = f"s{int(step):06d}-"
-        own = [trajectory for episode, trajectory in found.items() if episode.startswith(name)]
-        if len(own) == count:
-            lots[int(step)] = Lived(own, faults, 0.0)
-        else:
-            _log.warning("step %d is lived again, with newer weights: %s has not all of it", int(step) + 1, folder)
-    return lots
-
-
-def _lost(trajectories: Sequence[Trajectory]) -> int:
-    return sum(trajectory.stop is StopReason.INFRASTRUCTURE for trajectory in trajectories)
-
-
-def _check_some_scored(trajectories: Sequence[Trajectory]) -> None:
-    if any(trajectory.reward is not None for trajectory in trajectories):
-        return
-    raise RunError(f"all {len(trajectories)} episodes of the step ended unscored{_first_error(trajectories)}")
-
-
-def _check_some_decided(trajectories: Sequence[Trajectory], most: int) -> None:
-    if any(trajectory.decisions for trajectory in trajectories):
-        return
-    raise RunError(
-        f"none of the {len(trajectories)} episodes of the step came to a decision: rollout.episode_tokens is {most}, "
-        f"and the shortest prompt has {min(len(trajectory) for trajectory in trajectories)} tokens. Raise "
-        "rollout.episode_tokens, or shorten the prompts"
-    )
-
-
-def _first_error(trajectories: Sequence[Trajectory]) -> str:
-    for trajectory in trajectories:
-        failed = [call.result for call in trajectory.calls if call.status is CallStatus.INFRASTRUCTURE]
-        if trajectory.error or failed:
-            return f"; the first error was: {trajectory.error or failed[-1]}"
-    return ""

@@ -18,7 +18,7 @@ from accredit.credit.functions import credit_function
 from accredit.envs import tinytokenizers
 from accredit.sandboxes import SandboxError
 from accredit.sandboxes.select import NAME_VARIABLE, select
-from accredit.trainer import loop, setup
+from accredit.trainer import loop, rollouts, setup
 from accredit.trainer.config import TrainConfig
 from accredit.trainer.config_file import load_config
 from accredit.trainer.metrics import read_metrics
@@ -122,7 +122,7 @@ def runs(tmp_path, renderer, make_tiny_llama, monkeypatch):
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=tinytokenizers.byte_level())
     save_model(LoadedModel(make_tiny_llama(), tokenizer, renderer), folder)
     monkeypatch.setattr(setup, "make_engine", lambda config, model: Played(renderer))
-    monkeypatch.setattr(loop, "OUTAGE_S", (0.1,))
+    monkeypatch.setattr(rollouts, "OUTAGE_S", (0.1,))
     kept, real = [], loop.step_metrics
 
     def keeping(trajectories, credits, groups):
@@ -225,7 +225,7 @@ def test_an_overloaded_pool_leaves_episodes_unscored(runs, far, monkeypatch) -> 
     server = far.Server({"most": 1, "queue": 0}, {})
     monkeypatch.setenv(NAME_VARIABLE, server.url)
     monkeypatch.setattr("accredit.sandboxes.remote.client._PAUSES_S", ())
-    monkeypatch.setattr(loop, "OUTAGE_S", (0.1,) * 20)
+    monkeypatch.setattr(rollouts, "OUTAGE_S", (0.1,) * 20)
     try:
         metrics, kept = runs()
         assert server.health()["statuses"]["overloaded"] > 0
@@ -240,7 +240,7 @@ def test_an_overloaded_pool_leaves_episodes_unscored(runs, far, monkeypatch) -> 
 def test_a_pool_that_goes_away_and_comes_back_stops_no_run(runs, far, monkeypatch) -> None:
     servers = [far.Server({}, {})]
     monkeypatch.setenv(NAME_VARIABLE, servers[0].url)
-    monkeypatch.setattr(loop, "OUTAGE_S", (0.5,) * 100)
+    monkeypatch.setattr(rollouts, "OUTAGE_S", (0.5,) * 100)
 
     def after(step: int) -> None:
         if step == 1:

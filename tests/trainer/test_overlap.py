@@ -10,18 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 import accredit.trainer.loop as loop
 from accredit.agents.crew import LocalCrew, Work
 from accredit.agents.lora import LoRA, add
-from accredit.agents.models import LoadedModel, load_model, save_model
+from accredit.agents.models import load_model
 from accredit.agents.rollout import Limits
 from accredit.agents.transformers import TransformersPolicy
 from accredit.credit import StopReason
 from accredit.credit.traces import open_run
-from accredit.envs import load_env, tinytokenizers
-from accredit.trainer import checkpoint
+from accredit.envs import load_env
 from accredit.trainer.batch import collate, rows_of
 from accredit.trainer.config import ConfigError, TrainConfig
 from accredit.trainer.config_file import load_config
@@ -30,8 +28,9 @@ from accredit.trainer.estimate import memory_estimate
 from accredit.trainer.logprobs import score
 from accredit.trainer.loop import train
 from accredit.trainer.overlap import Lived, OverlappedCrew, StaleError, frozen_copy, staleness
+from accredit.trainer.rollouts import AHEAD, read_ahead, write_ahead
 
-from .conftest import shop_episodes
+from .conftest import shop_episodes, small_run, weights_of
 
 STEPS = 5
 
@@ -50,54 +49,15 @@ class Heard:
             raise KeyboardInterrupt
 
 
-@pytest.fixture(scope="session")
-def tiny_folder(tmp_path_factory, renderer, make_tiny_llama):
-    from transformers import PreTrainedTokenizerFast
-
-    folder = tmp_path_factory.mktemp("tiny")
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=tinytokenizers.byte_level())
-    save_model(LoadedModel(make_tiny_llama(), tokenizer, renderer), folder)
-    return folder
-
-
 @pytest.fixture
 def configured(tmp_path, tiny_folder):
-    source = tmp_path / "noisy.py"
-    source.write_text(
-        "from accredit.envs import Task, ToolEnv\n"
-        "class Noisy(ToolEnv):\n"
-        "    def tasks(self, rng): return [Task(f'say {n}', answer=n) for n in range(10)]\n"
-        "    def reward(self): return (len(self.answer) * 37 % 11) / 10\n"
-    )
+    ahead = {"steps": STEPS, "loss.importance": "token", "evaluation.every": 2, "save.every": 2}
 
     def make(name, staleness, **more):
-        wanted = {
-            "name": name,
-            "runs_dir": str(tmp_path / "runs"),
-            "env": f"{source}:Noisy",
-            "model.path": str(tiny_folder),
-            "steps": STEPS,
-            "rollout.groups": 2,
-            "rollout.group_size": 4,
-            "rollout.max_staleness": staleness,
-            "rollout.decision_tokens": 8,
-            "rollout.episode_tokens": 1500,
-            "rollout.turns": 2,
-            "optimizer.lr": 0.01,
-            "loss.importance": "token",
-            "evaluation.episodes": 3,
-            "evaluation.every": 2,
-            "save.every": 2,
-            "credit.check": False,
-            **more,
-        }
-        return load_config(TrainConfig, None, [f"{key}={json.dumps(value)}" for key, value in wanted.items()])
+        more = {**ahead, "rollout.max_staleness": staleness, **more}
+        return small_run(tmp_path, tiny_folder, name=name, **more)
 
     return make
-
-
-def weights_of(run):
-    return load_file(checkpoint.find(run.checkpoints, "last") / "model.safetensors")
 
 
 def versions_of(run):
@@ -196,22 +156,22 @@ def test_a_checkpoint_keeps_what_was_lived_ahead(configured, tmp_path):
     ahead = run.checkpoints / "step-000002"
     facts = json.loads((ahead / "state.json").read_text())
     assert facts["ahead"] == {"2": [8, 0], "3": [8, 0]}
-    found = loop._read_ahead(ahead, facts["ahead"])
+    found = read_ahead(ahead, facts["ahead"])
     stored = open_run(run.path)
     for lived in chain(*(lot.trajectories for lot in found.values())):
         np.testing.assert_array_equal(lived.token_ids, stored.episode(lived.episode_id).trajectory.token_ids)
     lost = [replace(t, stop=StopReason.INFRASTRUCTURE, outcome=None) for t in found[3].trajectories]
-    loop._write_ahead({3: Lived(lost, 24, 1.0)}, tmp_path)
-    again = loop._read_ahead(tmp_path, {"3": (8, 24)})
+    write_ahead({3: Lived(lost, 24, 1.0)}, tmp_path)
+    again = read_ahead(tmp_path, {"3": (8, 24)})
     assert again[3].faults == 24 and all(t.stop is StopReason.INFRASTRUCTURE for t in again[3].trajectories)
-    assert not (run.checkpoints / "step-000005" / loop.AHEAD).exists()
+    assert not (run.checkpoints / "step-000005" / AHEAD).exists()
 
 
 def test_what_is_not_all_there_is_lived_again_with_newer_weights_and_said(configured, caplog):
     with pytest.raises(KeyboardInterrupt):
         train(configured("a", 1), Heard(fail_at=3))
     lines = configured("a", 1)
-    path = next((Path(lines.runs_dir) / "a" / "checkpoints").glob("step-000002")) / loop.AHEAD
+    path = next((Path(lines.runs_dir) / "a" / "checkpoints").glob("step-000002")) / AHEAD
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
     heard = Heard()
     train(lines, heard, resume=True)
