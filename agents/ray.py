@@ -90,7 +90,7 @@ class RayCrew:
         self._weights: Any = None  # the newest, in the object store
         self._connected = _connect(options.address)
         self._workers: dict[int, Any] = {}
-        self._coming: dict[Any, tuple[int, Any]] = {}  # asked for and not heard of yet, by what they answer
+        self._coming: dict[Any, tuple[int, Any, int]] = {}  # number, worker, version of its weights, by what it answers
         self._numbers = 0
         self._why = "none has started"
         try:
@@ -165,8 +165,8 @@ class RayCrew:
 
         """
         started = time.monotonic()
-        self._weights, self._version = ray.put(_packed(self.model)), version
         self._admit(0.0)
+        self._weights, self._version = ray.put(_packed(self.model)), version
         answers = {number: worker.take.remote(self._weights, version) for number, worker in self._workers.items()}
         metrics: dict[str, float] = {}
         for number, answer in answers.items():
@@ -183,7 +183,7 @@ class RayCrew:
 
     def close(self) -> None:
         """End the workers, and the connection if it was made here."""
-        for worker in [*self._workers.values(), *(worker for _, worker in self._coming.values())]:
+        for worker in [*self._workers.values(), *(worker for _, worker, _ in self._coming.values())]:
             ray.kill(worker)
         self._workers, self._coming = {}, {}
         if self._connected:
@@ -194,25 +194,31 @@ class RayCrew:
         placed = ray.remote(_Worker).options(
             num_cpus=self.options.cpus, num_gpus=self.options.gpus, scheduling_strategy="SPREAD"
         )
-        worker = placed.remote(self._make)
-        first = worker.stands.remote() if self._weights is None else worker.take.remote(self._weights, self._version)
-        self._coming[first] = self._numbers, worker
+        self._await(self._numbers, placed.remote(self._make))
         self._numbers += 1
 
+    def _await(self, number: int, worker: Any) -> None:
+        """Let a worker that comes up take the weights as they are now."""
+        first = worker.stands.remote() if self._weights is None else worker.take.remote(self._weights, self._version)
+        self._coming[first] = number, worker, self._version
+
     def _admit(self, timeout_s: float, every: bool = False) -> None:
-        """Take in the workers that stand by now; raise `EngineError` if one cannot be made."""
+        """Take in the workers that stand by now with the newest weights; raise `EngineError` if one cannot be made."""
         if not self._coming:
             return
         ready, _ = ray.wait(list(self._coming), num_returns=len(self._coming), timeout=timeout_s)
         for answer in ready:
-            number, worker = self._coming.pop(answer)
+            number, worker, version = self._coming.pop(answer)
             try:
                 _value(answer, None)
             except _LostError as error:
                 self._why = str(error)
                 _log.warning("a worker did not come up: %s", error)
             else:
-                self._workers[number] = worker
+                if version == self._version:
+                    self._workers[number] = worker
+                else:  # newer weights came while it was being made
+                    self._await(number, worker)
         if every and self._coming:
             raise EngineError(
                 f"{len(self._coming)} of {self.options.workers} workers did not start within {timeout_s:g} s: the "

@@ -158,15 +158,17 @@ def test_a_lost_worker_is_replaced_when_weights_are_handed_over(cluster, folder)
     again = crew.live(episodes, Work(paired=True, ended=known), heard.append)
     assert [t.token_ids.tolist() for t in again] == [t.token_ids.tolist() for t in done]
     assert Counter(t.episode_id for t in heard) == Counter(t.episode_id for t in done[4:])
-    with torch.no_grad():
-        next(model.parameters()).mul_(0.5)
-    assert crew.updated(1)["ray/workers"] == 1
-    crew._admit(200.0, every=True)
+    for version in (1, 2):  # the new worker is asked for with the first, and stands after the second
+        with torch.no_grad():
+            next(model.parameters()).mul_(0.7)
+        assert crew.updated(version)["ray/workers"] == 1
+    for _ in range(2):
+        crew._admit(200.0)
     fresh = crew.live(episodes, Work())
-    local.updated(1)
+    local.updated(2)
     here = local.live(episodes, Work())
     assert len(crew._workers) == 2
-    assert all(set(t.policy_versions) == {1} for t in fresh)  # the new worker has the new weights, too
+    assert all(set(t.policy_versions) == {2} for t in fresh)  # the new worker has the newest weights, too
     assert [t.token_ids.tolist() for t in fresh] == [t.token_ids.tolist() for t in here]
     assert [t.token_ids.tolist() for t in fresh] != [t.token_ids.tolist() for t in done[::2]]
     crew.close()
