@@ -30,6 +30,7 @@ __all__ = [
     "locate",
     "save_model",
     "saved_base",
+    "whole_path",
 ]
 
 _ADAPTER = "adapter_config.json"
@@ -87,10 +88,8 @@ def load_model(
         return LoadedModel(model.to(_device(device)), tokenizer, renderer)
     from .lora import add
 
-    folder, _ = locate(path)
-    add(model, lora, folder)
-    named = path if path in ("base", "smollm2") else str(folder.resolve())
-    return LoadedModel(model.to(_device(device)), tokenizer, renderer, Base(named, fingerprint(path)))
+    add(model, lora, locate(path)[0])
+    return LoadedModel(model.to(_device(device)), tokenizer, renderer, Base(whole_path(path), fingerprint(path)))
 
 
 def _weights(path: str, dtype: str) -> Any:
@@ -235,6 +234,11 @@ def locate(path: str) -> tuple[Path, dict[str, Any]]:
             f"{'a folder without it' if folder.is_dir() else 'nothing'} at {folder}"
         )
     return folder, {}
+
+
+def whole_path(path: str) -> str:
+    """Return what names the same weights from any working directory; raise `ModelError` if there are none."""
+    return path if path in ("base", "smollm2") else str(locate(path)[0].resolve())
 
 
 def _device(device: str) -> str:

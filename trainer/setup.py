@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from accredit.agents.crew import Crew, LocalCrew, TrainedCrew, Work
-from accredit.agents.models import LoadedModel, load_model, load_tokenizer
+from accredit.agents.models import LoadedModel, load_model, load_tokenizer, whole_path
 from accredit.agents.policy import EngineError, Policy, TrainedPolicy
 from accredit.agents.rollout import Episode, Limits, seeds_of
 from accredit.agents.transformers import TransformersPolicy
@@ -39,7 +39,6 @@ __all__ = [
 ]
 
 _HELD_OUT = 7_919  # sets the seeds of evaluation apart from those of training, whatever the run's seed
-
 
 TRIES = 5
 """Seeds with which a task is tried before a split counts as empty."""
@@ -166,10 +165,10 @@ def _crew(config: TrainConfig | SFTConfig, bench: Bench) -> TrainedCrew:
 
 def _with_whole_paths(config: TrainConfig | SFTConfig) -> TrainConfig | SFTConfig:
     """Name files so that a worker finds them from another working directory; they have to be on every node."""
-    place, colon, name = config.env.rpartition(":")
-    env = f"{Path(place).resolve()}{colon}{name}" if place.endswith(".py") else config.env
-    path = str(Path(config.model.path).resolve()) if Path(config.model.path).is_dir() else config.model.path
-    return config.model_copy(update={"env": env, "model": config.model.model_copy(update={"path": path})})
+    place, colon, name = config.env.partition(":")
+    env = f"{Path(place).expanduser().resolve()}{colon}{name}" if place.endswith(".py") else config.env
+    model = config.model.model_copy(update={"path": whole_path(config.model.path)})
+    return config.model_copy(update={"env": env, "model": model})
 
 
 def _in_worker(config: TrainConfig | SFTConfig) -> tuple[Any, LocalCrew]:

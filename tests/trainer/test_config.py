@@ -4,6 +4,7 @@ from accredit.credit import Group
 from accredit.credit.functions import credit_function
 from accredit.trainer.config import ConfigError, SFTConfig, TrainConfig
 from accredit.trainer.config_file import load_config
+from accredit.trainer.setup import _with_whole_paths
 
 GOOD = "env: Shop-v0\nenv_options: {level: easy}\noptimizer: {lr: 1e-4}\n"
 
@@ -130,3 +131,22 @@ def test_a_credit_function_that_cannot_be_made_is_told_before_the_run(tmp_path, 
 def test_an_engine_that_would_not_sample_from_the_policy_is_refused(tmp_path, override, why):
     with pytest.raises(ConfigError, match=why):
         load_config(TrainConfig, written(tmp_path, GOOD), [override])
+
+
+def test_a_worker_elsewhere_is_told_of_the_same_files(tmp_path, monkeypatch):
+    for folder in (tmp_path, tmp_path / "home"):
+        folder.mkdir(exist_ok=True)
+        (folder / "mine.py").touch()
+    (tmp_path / "base").mkdir()  # 'base' is still the model that ships
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "config.json").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for env, model, expected_env, expected_model in [
+        ("mine.py:Mine", "base", f"{tmp_path}/mine.py:Mine", "base"),
+        ("mine.py", "checkpoint", f"{tmp_path}/mine.py", f"{tmp_path}/checkpoint"),
+        ("~/mine.py:Mine", "base", f"{tmp_path}/home/mine.py:Mine", "base"),
+        ("Shop-v0", "base", "Shop-v0", "base"),
+    ]:
+        told = _with_whole_paths(load_config(TrainConfig, None, [f"env={env}", f"model.path={model}"]))
+        assert (told.env, told.model.path) == (expected_env, expected_model)
