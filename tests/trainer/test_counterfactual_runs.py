@@ -7,9 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from accredit.agents.models import LoadedModel, save_model
 from accredit.credit.traces import open_run
-from accredit.envs import tinytokenizers
 from accredit.trainer import checkpoint
 from accredit.trainer.config import ConfigError, TrainConfig
 from accredit.trainer.config_file import load_config
@@ -54,16 +52,6 @@ class Silent:
 
     def evaluated(self, step, evaluation):
         self.evaluations.append(evaluation)
-
-
-@pytest.fixture(scope="session")
-def tiny_folder(tmp_path_factory, renderer, make_tiny_llama):
-    from transformers import PreTrainedTokenizerFast
-
-    folder = tmp_path_factory.mktemp("tiny")
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=tinytokenizers.byte_level())
-    save_model(LoadedModel(make_tiny_llama(), tokenizer, renderer), folder)
-    return folder
 
 
 def settings(tmp_path, tiny_folder, **more):

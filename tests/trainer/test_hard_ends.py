@@ -5,23 +5,20 @@ import os
 import resource
 import subprocess
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
-from accredit.agents.models import LoadedModel, save_model
 from accredit.credit.traces import open_run
-from accredit.envs import tinytokenizers
-from accredit.trainer import checkpoint
 from accredit.trainer.checkpoint import CheckpointError
-from accredit.trainer.config import TrainConfig
-from accredit.trainer.config_file import load_config
 from accredit.trainer.loop import train
 from accredit.trainer.metrics import read_metrics
 from accredit.trainer.run import RunError
 from accredit.trainer.setup import TaskError
+
+from .conftest import NOISY, small_run, weights_of
 
 
 class Silent:
@@ -31,54 +28,10 @@ class Silent:
     def evaluated(self, step, evaluation): ...
 
 
-NOISY = (
-    "    def tasks(self, rng): return [Task(f'say {n}', answer=n) for n in range(10)]\n"
-    "    def reward(self): return (len(self.answer) * 37 % 11) / 10\n"
-)
-
-
-@pytest.fixture(scope="session")
-def tiny_folder(tmp_path_factory, renderer, make_tiny_llama):
-    from transformers import PreTrainedTokenizerFast
-
-    folder = tmp_path_factory.mktemp("tiny")
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=tinytokenizers.byte_level())
-    save_model(LoadedModel(make_tiny_llama(), tokenizer, renderer), folder)
-    return folder
-
-
 @pytest.fixture
 def configured(tmp_path, tiny_folder):
     """Makes the configuration of a small run on an environment of the body given."""
-
-    def make(body=NOISY, **more):
-        source = tmp_path / f"env{abs(hash(body))}.py"
-        source.write_text(f"from accredit.envs import Task, ToolEnv, tool\nclass Env(ToolEnv):\n{body}")
-        wanted = {
-            "name": "a",
-            "runs_dir": str(tmp_path / "runs"),
-            "env": f"{source}:Env",
-            "model.path": str(tiny_folder),
-            "steps": 3,
-            "rollout.groups": 2,
-            "rollout.group_size": 4,
-            "rollout.decision_tokens": 8,
-            "rollout.episode_tokens": 1500,
-            "rollout.turns": 2,
-            "optimizer.lr": 0.01,
-            "evaluation.episodes": 3,
-            "evaluation.every": 0,
-            "save.every": 1,
-            "credit.check": False,
-            **more,
-        }
-        return load_config(TrainConfig, None, [f"{key}={json.dumps(value)}" for key, value in wanted.items()])
-
-    return make
-
-
-def weights_of(run):
-    return load_file(checkpoint.find(run.checkpoints, "last") / "model.safetensors")
+    return partial(small_run, tmp_path, tiny_folder)
 
 
 def test_a_policy_that_emits_garbage_is_data(configured):

@@ -9,9 +9,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from accredit.agents.models import LoadedModel, save_model
 from accredit.credit.traces import open_run
-from accredit.envs import tinytokenizers
 from accredit.trainer import checkpoint
 from accredit.trainer.config import SFTConfig, TrainConfig
 from accredit.trainer.config_file import load_config
@@ -37,16 +35,6 @@ class Silent:
 
     def evaluated(self, step, evaluation):
         self.evaluations.append((step, evaluation))
-
-
-@pytest.fixture(scope="session")
-def tiny_folder(tmp_path_factory, renderer, make_tiny_llama):
-    from transformers import PreTrainedTokenizerFast
-
-    folder = tmp_path_factory.mktemp("tiny")
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=tinytokenizers.byte_level())
-    save_model(LoadedModel(make_tiny_llama(), tokenizer, renderer), folder)
-    return folder
 
 
 def settings(kind, tmp_path, tiny_folder, **more):
