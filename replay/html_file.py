@@ -23,7 +23,7 @@ from .pack import Shown, episode_block, in_base64
 from .pricing import price
 from .reencoding import Encode, encoder_of_run, reencoded
 
-__all__ = ["export", "metrics_of_run", "page_of", "shown_group"]
+__all__ = ["export", "metric_lines", "metrics_of_run", "page_of", "shown_group", "title_of"]
 
 Signals = Callable[[StoredEpisode], Mapping[str, NDArray[np.float64]]]
 
@@ -86,9 +86,8 @@ def export(
     chosen = _within(reader, rows, budget_mb, functions, signals)
     if chosen.notice:
         _log.warning("%s", chosen.notice)
-    if title is None:
-        title = reader.folder.resolve().parent.name if reader.folder.name == "traces" else reader.folder.name
-    metrics = metrics_of_run(reader.folder.parent / "metrics.jsonl", _METRIC_LINES)
+    title = title_of(reader.folder) if title is None else title
+    metrics = metrics_of_run(reader.folder.parent / "metrics.jsonl")
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     unfinished = out.with_name(f".{out.name}.unfinished")
@@ -141,15 +140,26 @@ def shown_group(
     ]
 
 
-def metrics_of_run(path: Path, most: int | None = None) -> list[dict[str, Any]]:
-    """Return the lines of a run's `metrics.jsonl` that the page draws; [] where there is no file.
+def title_of(folder: Path) -> str:
+    """Return the name of the run that a traces folder belongs to, by custom that of the folder around it."""
+    folder = folder.resolve()
+    return (folder.parent if folder.name == "traces" else folder).name
 
-    A torn line is skipped. Over `most` lines every k-th is taken, and the last.
+
+def metrics_of_run(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a run's `metrics.jsonl` as the page draws them; [] where there is no file.
+
+    Of more than a thousand lines every k-th is taken, and the last.
     """
-    if not path.is_file():
-        return []
+    lines = metric_lines(path.read_bytes()) if path.is_file() else []
+    every = -(-len(lines) // _METRIC_LINES)
+    return [line for at, line in enumerate(lines) if at % every == 0 or at == len(lines) - 1]
+
+
+def metric_lines(raw: bytes) -> list[dict[str, Any]]:
+    """Return the step of each line of a `metrics.jsonl` and what the page draws of it. A torn line is skipped."""
     lines: list[dict[str, Any]] = []
-    for text in path.read_text(encoding="utf-8").splitlines():
+    for text in raw.splitlines():
         try:
             line = json.loads(text)
         except ValueError:
@@ -157,10 +167,7 @@ def metrics_of_run(path: Path, most: int | None = None) -> list[dict[str, Any]]:
         if isinstance(line, dict) and isinstance(line.get("step"), int):
             kept = {name: value for name, value in line.items() if name.startswith(_METRICS)}
             lines.append({"step": line["step"], **kept})
-    if most is None or len(lines) <= most:
-        return lines
-    every = -(-len(lines) // most)
-    return [line for at, line in enumerate(lines) if at % every == 0 or at == len(lines) - 1]
+    return lines
 
 
 def _select(

@@ -74,15 +74,15 @@ def view_command(
 
     The page then shows new episodes and metrics as they come. From another machine: ssh -L PORT:localhost:PORT.
     """
+    from accredit.replay.html_file import title_of
     from accredit.replay.serve import serve
 
     folder = _traces_of(run)
-    title = (folder.parent if folder.name == "traces" else folder).resolve().name
 
     def started(url: str) -> None:
         print(f"{run} at {url} (Ctrl-C ends it)", flush=True)
 
-    serve(folder, title=title, port=port, functions=_labels(credit), started=started)
+    serve(folder, title=title_of(folder), port=port, functions=_labels(credit), started=started)
 
 
 @app.command("show")

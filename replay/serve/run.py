@@ -4,7 +4,6 @@ Episodes are read when they are asked for, a group at a time, since scales and f
 whole group. The last few groups are kept.
 """
 
-import json
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from typing import Any
 from accredit.credit.errors import CreditError, TraceError
 from accredit.credit.traces import IndexRow, TraceReader
 from accredit.credit.traces.table import IndexTable
-from accredit.replay.html_file import metrics_of_run, shown_group
+from accredit.replay.html_file import metric_lines, metrics_of_run, shown_group
 from accredit.replay.pack import episode_block
 from accredit.replay.reencoding import encoder_of_run
 
@@ -24,7 +23,6 @@ __all__ = ["ServedRun", "Unknown", "new_metrics"]
 
 _LEVEL = 1  # of zlib: the reader sits on this machine
 _KEPT_BYTES = 256 << 20  # blocks of groups that were asked for
-_METRIC_LINES = 1_000
 
 
 class Unknown(Exception):
@@ -56,7 +54,7 @@ class ServedRun:
             "title": self.title,
             "notice": "",
             "live": True,
-            "metrics": metrics_of_run(self.metrics_path, _METRIC_LINES),
+            "metrics": metrics_of_run(self.metrics_path),
             "functions": self.functions,
         }
 
@@ -134,12 +132,4 @@ def new_metrics(path: Path, start: int) -> tuple[list[dict[str, Any]], int]:
         file.seek(start)
         raw = file.read(size - start)
     raw = raw[: raw.rfind(b"\n") + 1]
-    lines: list[dict[str, Any]] = []
-    for text in raw.splitlines():
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(line, dict) and isinstance(line.get("step"), int):
-            lines.append(line)
-    return lines, start + len(raw)
+    return metric_lines(raw), start + len(raw)

@@ -18,7 +18,7 @@ import re
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -142,7 +142,7 @@ def application(run: ServedRun, parting: asyncio.Event | None = None) -> ASGIApp
             parts += [struct.pack("<I", len(found)), found]
         return Response(b"".join(parts), media_type=_BLOCK)
 
-    async def events(request: Request) -> Response:
+    async def events(_: Request) -> Response:
         return StreamingResponse(_events(run, parting), media_type="text/event-stream")
 
     def trace(request: Request) -> Response:
@@ -199,8 +199,8 @@ async def _events(run: ServedRun, parting: asyncio.Event) -> AsyncIterator[str]:
     yield ": the run is watched\n\n"
     silent_s = 0.0
     while not parting.is_set():
-        async with _quietly_timed(_POLL_S):
-            await parting.wait()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(parting.wait(), _POLL_S)
         silent_s += _POLL_S
         now = await asyncio.to_thread(run.refresh)
         lines, metrics_at = await asyncio.to_thread(new_metrics, run.metrics_path, metrics_at)
@@ -212,15 +212,6 @@ async def _events(run: ServedRun, parting: asyncio.Event) -> AsyncIterator[str]:
             yield text
             silent_s = 0.0
         cursor = now
-
-
-@asynccontextmanager
-async def _quietly_timed(limit_s: float) -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout(limit_s):
-            yield
-    except TimeoutError:
-        pass
 
 
 def _page() -> Any:

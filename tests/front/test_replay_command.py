@@ -116,6 +116,12 @@ def test_export_writes_beside_the_traces_unless_told(run: str) -> None:
     assert (Path(run) / "replay.html").is_file()
 
 
+def test_the_title_is_the_runs_name_also_from_inside_its_traces(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(run) / "traces")
+    assert main(["replay", "export", ".", "--step", "1"]) == 0
+    assert "<title>shop</title>" in Path("replay.html").read_text(encoding="utf-8")
+
+
 def test_export_holds_every_episode_under_several_credit_functions(run: str, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     options = ["--step", "1", "--credit", "grpo,anchored,lam=0", "--credit", "rloo"]
