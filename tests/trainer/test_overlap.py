@@ -28,6 +28,7 @@ from accredit.trainer.estimate import memory_estimate
 from accredit.trainer.logprobs import score
 from accredit.trainer.loop import train
 from accredit.trainer.overlap import Lived, OverlappedCrew, StaleError, frozen_copy, staleness
+from accredit.trainer.rollouts import AHEAD, read_ahead, write_ahead
 
 from .conftest import shop_episodes, small_run, weights_of
 
@@ -155,22 +156,22 @@ def test_a_checkpoint_keeps_what_was_lived_ahead(configured, tmp_path):
     ahead = run.checkpoints / "step-000002"
     facts = json.loads((ahead / "state.json").read_text())
     assert facts["ahead"] == {"2": [8, 0], "3": [8, 0]}
-    found = loop._read_ahead(ahead, facts["ahead"])
+    found = read_ahead(ahead, facts["ahead"])
     stored = open_run(run.path)
     for lived in chain(*(lot.trajectories for lot in found.values())):
         np.testing.assert_array_equal(lived.token_ids, stored.episode(lived.episode_id).trajectory.token_ids)
     lost = [replace(t, stop=StopReason.INFRASTRUCTURE, outcome=None) for t in found[3].trajectories]
-    loop._write_ahead({3: Lived(lost, 24, 1.0)}, tmp_path)
-    again = loop._read_ahead(tmp_path, {"3": (8, 24)})
+    write_ahead({3: Lived(lost, 24, 1.0)}, tmp_path)
+    again = read_ahead(tmp_path, {"3": (8, 24)})
     assert again[3].faults == 24 and all(t.stop is StopReason.INFRASTRUCTURE for t in again[3].trajectories)
-    assert not (run.checkpoints / "step-000005" / loop.AHEAD).exists()
+    assert not (run.checkpoints / "step-000005" / AHEAD).exists()
 
 
 def test_what_is_not_all_there_is_lived_again_with_newer_weights_and_said(configured, caplog):
     with pytest.raises(KeyboardInterrupt):
         train(configured("a", 1), Heard(fail_at=3))
     lines = configured("a", 1)
-    path = next((Path(lines.runs_dir) / "a" / "checkpoints").glob("step-000002")) / loop.AHEAD
+    path = next((Path(lines.runs_dir) / "a" / "checkpoints").glob("step-000002")) / AHEAD
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
     heard = Heard()
     train(lines, heard, resume=True)
