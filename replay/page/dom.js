@@ -25,6 +25,13 @@ export function svg(tag, properties, ...children) {
 
 export const byId = (id) => document.getElementById(id);
 
+// Moves the focus by `by` rows of a table of rollouts or groups.
+export function focusRow(by) {
+  const buttons = [...byId("messages").querySelectorAll(".open-rollout")];
+  const at = buttons.indexOf(document.activeElement);
+  buttons[Math.max(0, Math.min(buttons.length - 1, at + by))]?.focus();
+}
+
 export function signed(value, digits = 4) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   const text = Math.abs(value).toFixed(digits);

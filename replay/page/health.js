@@ -61,7 +61,7 @@ export function curvesOf(listing, metrics) {
   ];
 }
 
-// The groups of a step: [{row, group, split, task, size, scored, mean, low, high, charges}], in the listing's order.
+// The groups of a step: [{row, group, split, task, size, rewards, charges}], `rewards` the scored ones, in the listing's order.
 export function groupsOf(listing, step) {
   const steps = listing.columns.get("step"), groups = listing.columns.get("group"), splits = listing.columns.get("split");
   const found = new Map();

@@ -105,7 +105,7 @@ async function begin() {
   startSide();
   startReader();
   bindKeys(VIEWS);
-  renderHelp(VIEWS);
+  renderHelp();
   byId("overlay").addEventListener("change", ({ target }) => go({ overlay: target.value }));
   byId("skip").addEventListener("click", () => byId("messages").focus());
   addEventListener("popstate", start);

@@ -35,8 +35,8 @@ export function buildMessages(episode, onCall) {
   return built;
 }
 
-export function turnCredit(episode, span, name = "credit") {
-  return episode.sum(name, span.start, span.end);
+function turnCredit(episode, span) {
+  return episode.sum("credit", span.start, span.end);
 }
 
 function hasDecision(episode, turn) {
@@ -59,7 +59,7 @@ function foldedPrompt(episode, spans, built) {
 function message(episode, span, built, largest, onCall) {
   const calls = episode.header.calls.map((call, index) => ({ call, index })).filter(({ call }) => call.turn === span.turn);
   const rail = el("header", { class: "rail" },
-    el("span", { class: "role" }, roleOf(episode, span, calls)),
+    el("span", { class: "role" }, roleOf(episode, span)),
     el("span", { class: "about" }, `turn ${span.turn} · `, el("span", { class: span.trained ? "mask trained" : "mask" }, span.trained ? "trained" : "masked")));
   if (span.trained) rail.append(...creditBar(episode, span, largest));
   const found = span.text.match(DIRECTION);
@@ -82,11 +82,9 @@ function message(episode, span, built, largest, onCall) {
   return element;
 }
 
-function roleOf(episode, span, calls) {
-  if (span.kind !== "feedback") return span.kind;
-  const answers = episode.spans.filter((other) => other.kind === "feedback" && other.turn === span.turn);
-  const call = answers.length === calls.length ? calls[answers.indexOf(span)]?.call : calls.length === 1 ? calls[0].call : null;
-  return call?.name ? `feedback · ${call.name}` : "feedback";
+function roleOf(episode, span) {
+  const name = span.kind === "feedback" ? episode.callAt(span.start)?.call.name : null;
+  return name ? `feedback · ${name}` : span.kind;
 }
 
 function creditBar(episode, span, largest) {

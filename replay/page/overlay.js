@@ -5,7 +5,7 @@
 
 import { partsOf } from "./episode.js";
 
-export const LEVELS = 4;
+const LEVELS = 4;
 export const HIGHLIGHTS = ["zero", "trained", "special", "even"];
 for (let level = 1; level <= LEVELS; level++) HIGHLIGHTS.push(`pos-${level}`, `neg-${level}`, `low-${level}`);
 
@@ -37,7 +37,7 @@ export function scaleOf(episode, name, presses = 0) {
 }
 
 // The level of a value, 0 for one that is 0 or far below the scale's first quarter in a one-hued overlay.
-export function levelOf(value, scale) {
+function levelOf(value, scale) {
   return Math.min(LEVELS, Math.ceil((Math.abs(value) / scale) * LEVELS - 1e-6)) || 1;
 }
 

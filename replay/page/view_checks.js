@@ -9,7 +9,6 @@ const SAID = { ok: "holds", bad: "does not hold", look: "look", none: "not check
 
 export const checksView = {
   title: "Checks",
-  about: "what must hold",
   panel: false,
   colours: false,
 

@@ -15,13 +15,12 @@ const MOST_COLUMNS = 4;
 
 export const compareView = {
   title: "Compare",
-  about: "side by side",
   panel: true,
   anewOn: ["compare"],
 
   async show() {
     if (!app.compare.some((item) => item.row === app.row)) app.compare = await firstComparison(app.row);
-    await app.source.useFunctions(app.compare.map((item) => item.label).filter(Boolean));
+    app.source.useFunctions(app.compare.map((item) => item.label).filter(Boolean));
     const items = app.compare.slice(0, MOST_COLUMNS);
     const episodes = await app.source.episodes(items.map((item) => item.row));
     const built = { chunks: [], messages: [], calls: new Map() };

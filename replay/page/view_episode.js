@@ -8,7 +8,6 @@ import { app } from "./state.js";
 
 export const episodeView = {
   title: "Episode",
-  about: "one rollout",
   panel: true,
 
   show({ range }) {

@@ -1,7 +1,7 @@
 // The group: a row a rollout, its credit as a strip, all on one scale and one width a token.
 
 import { commonPrefix } from "./episode.js";
-import { byId, count, el, plain, signed } from "./dom.js";
+import { byId, count, el, focusRow, plain, signed } from "./dom.js";
 import { scaleOf, short, titleOf, unitOf } from "./overlay.js";
 import { STRIP_PX, drawStrip, paletteOf } from "./strip.js";
 import { app } from "./state.js";
@@ -11,7 +11,6 @@ const shownGroup = { rows: [], episodes: [], strips: [], from: 0, to: 1, chosen:
 
 export const groupView = {
   title: "Group",
-  about: "all rollouts of a task",
   panel: false,
 
   async show() {
@@ -38,7 +37,7 @@ export const groupView = {
   },
 
   keys: {
-    j: () => moveRow(1), k: () => moveRow(-1),
+    j: () => focusRow(1), k: () => focusRow(-1),
     Enter: () => app.go({ view: "episode" }, true),
     " ": () => app.go({ view: "replay", token: null }, true),
     e: () => toFailed(1), E: () => toFailed(-1),
@@ -48,12 +47,6 @@ export const groupView = {
 async function toFailed(by) {
   await app.go({ view: "episode", token: null }, true);
   return nextFailed(by);
-}
-
-function moveRow(by) {
-  const buttons = [...byId("messages").querySelectorAll(".open-rollout")];
-  const at = buttons.findIndex((button) => button === document.activeElement);
-  buttons[Math.max(0, Math.min(buttons.length - 1, at + by))]?.focus();
 }
 
 function heading() {

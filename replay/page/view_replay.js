@@ -20,7 +20,6 @@ const film = { seen: 0, begin: 0, at: 0, stops: null, seconds: null, playing: fa
 
 export const replayView = {
   title: "Replay",
-  about: "token by token",
   panel: true,
   anewOn: ["unit"],
 

@@ -1,7 +1,7 @@
 // The run: reward and credit-health over the steps, a bar of steps to scrub, and the groups of the step at hand.
 
 import { lineChart } from "./chart.js";
-import { byId, count, el, plain } from "./dom.js";
+import { byId, count, el, focusRow, plain } from "./dom.js";
 import { curvesOf, groupsOf, sumsByStep } from "./health.js";
 import { app } from "./state.js";
 
@@ -10,7 +10,6 @@ const runState = { steps: [], sums: null };
 
 export const runView = {
   title: "Run",
-  about: "all steps",
   panel: false,
   heading: false,
   colours: false,
@@ -25,7 +24,7 @@ export const runView = {
 
   keys: {
     h: () => toStep(-1), l: () => toStep(1),
-    j: () => moveGroup(1), k: () => moveGroup(-1),
+    j: () => focusRow(1), k: () => focusRow(-1),
     Enter: () => app.go({ view: "group" }, true),
     " ": () => app.go({ view: "replay", token: null }, true),
   },
@@ -104,10 +103,4 @@ function nearestStep(wanted) {
   const step = runState.steps.reduce((best, each) => (Math.abs(each - wanted) < Math.abs(best - wanted) ? each : best));
   const row = app.listing.columns.get("step").findIndex((each, at) => each === step && !app.listing.dead.has(at));
   if (row >= 0) app.go({ row, token: null });
-}
-
-function moveGroup(by) {
-  const buttons = [...byId("messages").querySelectorAll(".open-rollout")];
-  const at = buttons.indexOf(document.activeElement);
-  buttons[Math.max(0, Math.min(buttons.length - 1, at + by))]?.focus();
 }
