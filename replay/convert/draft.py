@@ -1,6 +1,7 @@
 """An episode that is put together from another project's file, span by span, and what was lost on the way."""
 
 import base64
+import json
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -10,14 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accredit.credit import Call, Credit, Ledger, Segment, Span, SpanKind, StopReason, Trajectory
+from accredit.credit import Call, CallStatus, Credit, Ledger, Segment, Span, SpanKind, StopReason, Trajectory
 from accredit.credit.traces import StoredEpisode
 from accredit.credit.traces.schema import from_record, to_record
 
-__all__ = ["IMPORTED", "Conversion", "Draft", "Texts", "attached", "recovered"]
+__all__ = ["IMPORTED", "NO_STATUS", "Conversion", "Draft", "Texts", "attached", "recovered"]
 
 IMPORTED = "imported"
 """The one ledger term of an advantage that came from elsewhere: its parts are not known."""
+NO_STATUS = "calls have no status in the file: 'ok' is assumed"
+"""A note: neither format says how a call ended."""
 Texts = Callable[[Sequence[int]], Sequence[bytes]]
 """Gives the bytes of each id."""
 
@@ -67,6 +70,16 @@ class Draft:
         else:
             self.token_bytes += self.texts(list(ids))
         return span
+
+    def add_call(self, start: int, end: int, call_id: str, name: str, arguments: str, result: str = "") -> None:
+        """Append a call of the turn last begun; `arguments` is the JSON text that the policy wrote."""
+        try:
+            parsed = json.loads(arguments)
+        except ValueError:
+            parsed = None
+        known = parsed if isinstance(parsed, dict) else None
+        status = CallStatus.INVALID_JSON if known is None else CallStatus.OK
+        self.calls.append(Call(self.turns - 1, start, end, call_id, name, known, status, result))
 
     def segment(self, reason: str) -> None:
         """Begin a fresh context."""

@@ -5,15 +5,15 @@ of the one before it goes on in the same segment, any other begins a new one. Th
 no text of a token: ours are put into the metadata of the first call (`accredit`) and of each (`advantages`).
 """
 
-import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from accredit.credit import Call, CallStatus, SpanKind, StopReason, TraceError
+from accredit.credit import Call, SpanKind, StopReason, TraceError
 from accredit.credit.traces import StoredEpisode
 
-from .draft import Conversion, Draft, Texts, attached, recovered
+from .draft import NO_STATUS, Conversion, Draft, Texts, attached, recovered
 from .verifiers_in import text_of
 
 __all__ = ["read_trace", "trace_line"]
@@ -84,25 +84,13 @@ def _add_turn(draft: Draft, turn: Mapping[str, Any], before: list[int], into: Co
         text = ""
     for call in message.get("tool_calls") or ():
         named = call.get("function", call)
-        draft.calls.append(_call(draft, began, call.get("id", ""), named["name"], named["arguments"]))
-        into.notes["calls have no status in the file: 'ok' is assumed"] += 1
+        draft.add_call(began, len(draft.ids), call.get("id", ""), named["name"], named["arguments"])
+        into.notes[NO_STATUS] += 1
     return [*prompt, *sampled]
-
-
-def _call(draft: Draft, began: int, call_id: str, name: str, arguments: str) -> Call:
-    try:
-        parsed = json.loads(arguments)
-    except ValueError:
-        parsed = None
-    known = isinstance(parsed, dict)
-    status = CallStatus.OK if known else CallStatus.INVALID_JSON
-    return Call(draft.turns - 1, began, len(draft.ids), call_id, name, parsed if known else None, status, "")
 
 
 def _answer(draft: Draft, call: Call, messages: Sequence[Mapping[str, Any]]) -> None:
     """Put the tool's message into its call."""
-    from dataclasses import replace
-
     for message in messages:
         if message.get("role") == "tool" and message.get("tool_call_id") == call.id and not call.result:
             draft.calls[draft.calls.index(call)] = replace(call, result=text_of(message))

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from accredit.credit import Call, CallStatus, SpanKind, StopReason, TraceError
+from accredit.credit import SpanKind, StopReason, TraceError
 from accredit.credit.traces import StoredEpisode
 
-from .draft import Conversion, Draft, Texts, recovered
+from .draft import NO_STATUS, Conversion, Draft, Texts, recovered
 
 __all__ = ["STOPS", "read_episode"]
 
@@ -26,7 +26,6 @@ STOPS = {
     StopReason.TIME_LIMIT: "agent_timeout",
 }
 _LOST = "metrics, timings of calls, model and harness settings, tools and images are not kept"
-_STATUS = "calls have no status in the file: 'ok' is assumed"
 
 
 def read_episode(line: Mapping[str, Any], where: str, into: Conversion, texts: Texts | None = None) -> None:
@@ -145,20 +144,10 @@ def _add_calls(
 ) -> None:
     decided = [span for span in draft.spans if span.kind is SpanKind.DECISION and span.start >= began]
     for call in message.get("tool_calls") or ():
-        try:
-            arguments = json.loads(call["arguments"])
-        except ValueError:
-            arguments = None
-        known = isinstance(arguments, dict)
         answer = results.get(call["id"])
-        draft.calls.append(
-            Call(
-                draft.turns - 1, decided[0].start, decided[-1].end, call["id"], call["name"],
-                arguments if known else None, CallStatus.OK if known else CallStatus.INVALID_JSON,
-                "" if answer is None else text_of(answer),
-            )
-        )  # fmt: skip
-        into.notes[_STATUS] += 1
+        result = "" if answer is None else text_of(answer)
+        draft.add_call(decided[0].start, decided[-1].end, call["id"], call["name"], call["arguments"], result)
+        into.notes[NO_STATUS] += 1
 
 
 def text_of(message: Mapping[str, Any]) -> str:
