@@ -26,7 +26,7 @@ def command(
     ] = None,
     step: Annotated[int | None, typer.Option(help="Of a run, this step only.", show_default="all")] = None,
     split: Annotated[
-        Literal["train", "heldout"] | None, typer.Option(help="Of a run, this split only.", show_default="both")
+        Literal["train", "heldout"] | None, typer.Option(help="Of a run, train or heldout only.", show_default="both")
     ] = None,
     where: Annotated[str, typer.Option(help="Of a run, what fits, such as 'reward>0'.", show_default="all")] = "",
 ) -> None:

@@ -13,9 +13,7 @@ app = typer.Typer(help="Look at stored trajectories: who was paid for which toke
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a run, or its traces folder.")]
 Step = Annotated[int | None, typer.Option(help="Training step.", show_default="any; of one id, the latest")]
-Split = Annotated[
-    Literal["train", "heldout"] | None, typer.Option(help="Episodes of this split only.", show_default="both")
-]
+Split = Annotated[Literal["train", "heldout"] | None, typer.Option(help="train or heldout.", show_default="both")]
 Where = Annotated[
     str, typer.Option(help="What fits, such as 'reward<0 error:timeout tool:python turns>8'.", show_default="all")
 ]
