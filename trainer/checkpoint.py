@@ -24,7 +24,7 @@ from accredit.sandboxes.errors import AccreditError
 __all__ = ["CheckpointError", "find", "latest", "load_into", "point_best", "prune", "save", "sweep"]
 
 _log = logging.getLogger(__name__)
-_NAME = re.compile(r"step-(\d{6})$")
+_NAME = re.compile(r"step-\d{6}$")
 
 
 class CheckpointError(AccreditError, RuntimeError):
@@ -76,8 +76,7 @@ def save(
 
 def latest(folder: Path) -> Path | None:
     """Return the newest whole checkpoint under `folder`."""
-    found = [path for path in folder.glob("step-*") if _NAME.search(path.name)]
-    return max(found, key=lambda path: path.name, default=None)
+    return next(reversed(_kept(folder).values()), None)
 
 
 def load_into(checkpoint: Path, loaded: LoadedModel, optimizer: Any) -> dict[str, Any]:
@@ -126,10 +125,8 @@ def _load_weights(checkpoint: Path, model: Any) -> None:
 
 def prune(folder: Path, keep: int, also: set[int]) -> None:
     """Delete all but the newest `keep` checkpoints and the steps in `also`."""
-    found = sorted(path for path in folder.glob("step-*") if _NAME.search(path.name))
-    for path in found[:-keep]:
-        match = _NAME.search(path.name)
-        if match and int(match[1]) not in also:
+    for step, path in list(_kept(folder).items())[:-keep]:
+        if step not in also:
             _delete(path)
 
 
@@ -159,17 +156,17 @@ def find(folder: Path, which: str) -> Path:
         CheckpointError: it is not there; names those that are.
 
     """
-    kept = sorted(path for path in folder.glob("step-*") if _NAME.search(path.name))
+    kept = _kept(folder)
     if not kept:
         raise CheckpointError(f"{folder} holds no checkpoint: expected step-000010 or the like")
-    steps = [int(path.name.removeprefix("step-")) for path in kept]
+    steps = list(kept)
     if which == "last":
-        return kept[-1]
+        return kept[steps[-1]]
     if which == "best":
-        facts = json.loads((kept[-1] / "state.json").read_text())
+        facts = json.loads((kept[steps[-1]] / "state.json").read_text())
         step, success = facts["best_step"], facts["best_success"]
-        if step in steps:
-            return kept[steps.index(step)]
+        if step in kept:
+            return kept[step]
         known = "no evaluation was scored" if success < 0 else f"held-out success was best after step {step}"
         raise CheckpointError(
             f"no checkpoint of {folder} is the best: {known} ({success:.3f}"
@@ -177,9 +174,15 @@ def find(folder: Path, which: str) -> Path:
         )
     if not which.isdecimal():
         raise CheckpointError(f"there is no checkpoint '{which}': expected last, best, or a step of {steps}")
-    if int(which) not in steps:
+    if int(which) not in kept:
         raise CheckpointError(f"step {which} has no checkpoint in {folder}: kept are steps {steps} (save.keep, best)")
-    return kept[steps.index(int(which))]
+    return kept[int(which)]
+
+
+def _kept(folder: Path) -> dict[int, Path]:
+    """Return the whole checkpoints under `folder` by step, the oldest first."""
+    found = sorted(path for path in folder.glob("step-*") if _NAME.search(path.name))
+    return {int(path.name.removeprefix("step-")): path for path in found}
 
 
 def _delete(path: Path) -> None:
