@@ -8,7 +8,7 @@ since rows that share a prefix may share decisions in it.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -146,13 +146,8 @@ def weigh(rows: Sequence[Row], aggregation: str, constant_tokens: int = 256, kee
         kl_weight = _weight(row.owner, set(count), count, aggregation, constant_tokens)
         if not keep_silent:
             row = _cut_silent(row)
-        full_N = np.ones(len(row.targets_N), dtype=np.float32)
-        weighed.append(
-            Row(
-                row.token_ids_T, row.targets_N, row.logprobs_N, row.advantages_N, row.owner,
-                row.importance_N * np.float32(weight), full_N * np.float32(kl_weight), row.importance_N,
-            )
-        )  # fmt: skip
+        kl_weight_N = np.full(len(row.targets_N), kl_weight, dtype=np.float32)
+        weighed.append(replace(row, weight_N=row.importance_N * np.float32(weight), kl_weight_N=kl_weight_N))
     return [row for row in weighed if len(row.targets_N)]
 
 
