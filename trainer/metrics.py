@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .trackers import Trackers
+from .whole_file import replace_file
 
 __all__ = ["MetricsWriter", "cut_after", "read_metrics"]
 
@@ -45,12 +46,7 @@ def cut_after(path: Path, step: int) -> None:
     if not path.exists():
         return
     kept = [text for text, line in _whole_lines(path) if line["step"] <= step]
-    draft = path.with_name(f".{path.name}.unfinished")
-    with draft.open("w", encoding="utf-8") as file:
-        file.writelines(f"{text}\n" for text in kept)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    replace_file(path, "".join(f"{text}\n" for text in kept))
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

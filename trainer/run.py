@@ -24,8 +24,9 @@ from pydantic import BaseModel, ValidationError
 from accredit.sandboxes.errors import AccreditError
 
 from .metrics import read_metrics
+from .whole_file import replace_file
 
-__all__ = ["RunDirectory", "RunError", "open_or_create", "replace_file", "told_of_disk"]
+__all__ = ["RunDirectory", "RunError", "open_or_create", "told_of_disk"]
 
 _PACKAGES = ("accredit", "torch", "transformers", "tokenizers", "numpy", "gymnasium", "pyarrow", "pydantic")
 _MAY_CHANGE = ("steps", "trackers")
@@ -152,16 +153,6 @@ def _check_free(run: RunDirectory, config: BaseModel, resume: bool) -> None:
             f"{run.path} already holds a run: go on with --resume, or choose another name (name=...); nothing was "
             "overwritten"
         )
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    draft = path.with_name(f".{path.name}.unfinished")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
 
 
 def _holds_anything(path: Path) -> bool:

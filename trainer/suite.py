@@ -21,8 +21,9 @@ from .config import SFTConfig
 from .evaluation import evaluation_line
 from .journal import Journal
 from .passk import Proportion, clustered, pass_at_k
-from .run import RunError, replace_file
+from .run import RunError
 from .setup import Bench, crew_of, held_out
+from .whole_file import replace_file
 
 __all__ = ["Result", "cells", "evaluate_on", "open_suite", "summarise_tasks", "to_json", "to_markdown"]
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from .config import ConfigError
+from .whole_file import replace_file
 
 __all__ = ["Tracker", "Trackers", "check_installed"]
 
@@ -64,7 +65,7 @@ class Trackers:
     def _start(self, name: str, folder: Path, settings: Mapping[str, Any], after: int | None) -> Tracker:
         if self._state is None or name == "tensorboard":
             return _TensorBoard(folder, after)
-        return {"wandb": _WandB, "trackio": _Trackio}[name](folder, settings, self._state.id)
+        return _Service({"wandb": _wandb, "trackio": _trackio}[name](folder, settings, self._state.id))
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Hand the numbers of `metrics` to every tracker."""
@@ -105,9 +106,7 @@ class _State:
 
     def note(self, sent: tuple[int, int]) -> None:
         self.sent = sent
-        draft = self._path.with_name(f".{self._path.name}.unfinished")
-        draft.write_text(json.dumps({"id": self.id, "sent": sent}) + "\n")
-        draft.replace(self._path)
+        replace_file(self._path, json.dumps({"id": self.id, "sent": sent}) + "\n")
 
 
 class _TensorBoard:
@@ -125,19 +124,11 @@ class _TensorBoard:
         self._board.close()
 
 
-class _WandB:
-    def __init__(self, folder: Path, settings: Mapping[str, Any], run_id: str) -> None:
-        import wandb  # pyright: ignore[reportMissingImports]
+class _Service:
+    """A run at W&B or Trackio, which offer the same."""
 
-        self._run = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", "accredit"),
-            name=settings.get("name"),
-            id=run_id,
-            resume="allow",
-            dir=str(folder),
-            config=dict(settings),
-            settings=wandb.Settings(console="off"),
-        )
+    def __init__(self, run: Any) -> None:
+        self._run = run
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         self._run.log(dict(numbers), step=step)
@@ -146,22 +137,29 @@ class _WandB:
         self._run.finish()
 
 
-class _Trackio:
-    def __init__(self, folder: Path, settings: Mapping[str, Any], run_id: str) -> None:
-        import trackio  # pyright: ignore[reportMissingImports]
+def _wandb(folder: Path, settings: Mapping[str, Any], run_id: str) -> Any:
+    import wandb  # pyright: ignore[reportMissingImports]
 
-        self._run = trackio.init(
-            project=os.environ.get("TRACKIO_PROJECT", "accredit"),
-            name=f"{settings.get('name')}-{run_id}",
-            config=dict(settings),
-            resume="allow",
-        )
+    return wandb.init(
+        project=os.environ.get("WANDB_PROJECT", "accredit"),
+        name=settings.get("name"),
+        id=run_id,
+        resume="allow",
+        dir=str(folder),
+        config=dict(settings),
+        settings=wandb.Settings(console="off"),
+    )
 
-    def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        self._run.log(dict(numbers), step=step)
 
-    def close(self) -> None:
-        self._run.finish()
+def _trackio(folder: Path, settings: Mapping[str, Any], run_id: str) -> Any:
+    import trackio  # pyright: ignore[reportMissingImports]
+
+    return trackio.init(
+        project=os.environ.get("TRACKIO_PROJECT", "accredit"),
+        name=f"{settings.get('name')}-{run_id}",
+        config=dict(settings),
+        resume="allow",
+    )
 
 
 def _tell(name: str, error: Exception) -> None:

@@ -47,9 +47,10 @@ def command(
     from accredit.trainer.checkpoint import latest
     from accredit.trainer.config import SFTConfig
     from accredit.trainer.config_file import load_config
-    from accredit.trainer.run import RunDirectory, replace_file, told_of_disk
+    from accredit.trainer.run import RunDirectory, told_of_disk
     from accredit.trainer.setup import check_tasks, make_engine, prepare
     from accredit.trainer.suite import cells, evaluate_on, open_suite, to_json, to_markdown
+    from accredit.trainer.whole_file import replace_file
 
     found = latest(Path(model) / "checkpoints")
     options: dict[str, Any] = {"level": level} if level else {}
