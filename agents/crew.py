@@ -16,7 +16,7 @@ from .branch import fork_pairs
 from .policy import Policy, TrainedPolicy
 from .rollout import Episode, Limits, live
 
-__all__ = ["Crew", "LocalCrew", "TrainedCrew", "Work", "lots_of"]
+__all__ = ["Crew", "LocalCrew", "TrainedCrew", "Work", "in_order", "lots_of", "tell"]
 
 OnEpisode = Callable[[Trajectory], None]
 
@@ -32,6 +32,11 @@ class Work:
     temperature: float = 1.0
     at_once: int | None = None
     ended: Mapping[str, Trajectory] | None = None
+
+    @property
+    def members(self) -> int:
+        """How many trajectories come of an episode."""
+        return 2 if self.paired else 1
 
 
 class Crew(Protocol):
@@ -123,3 +128,26 @@ def lots_of(episodes: Iterable[Episode]) -> list[list[Episode]]:
     for episode in episodes:
         lots.setdefault(episode.group, []).append(episode)
     return list(lots.values())
+
+
+def in_order(
+    episodes: Iterable[Episode], parts: Iterable[tuple[Sequence[Episode], Sequence[Trajectory]]], work: Work
+) -> list[Trajectory]:
+    """Return the trajectories of `episodes` in order, from parts of them that were lived apart."""
+    found = {
+        episode.id: lived[at * work.members : (at + 1) * work.members]
+        for share, lived in parts
+        for at, episode in enumerate(share)
+    }
+    return [member for episode in episodes for member in found[episode.id]]
+
+
+def tell(
+    listener: OnEpisode | None, trajectories: Iterable[Trajectory], ended: Mapping[str, Trajectory] | None = None
+) -> None:
+    """Let `listener` hear of each of the trajectories, but not of those that had `ended` before."""
+    if listener is None:
+        return
+    for trajectory in trajectories:
+        if not ended or trajectory.episode_id not in ended:
+            listener(trajectory)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from accredit.credit import Trajectory
 from accredit.sandboxes.errors import AccreditError
 
-from .crew import LocalCrew, OnEpisode, Work, lots_of
+from .crew import LocalCrew, OnEpisode, Work, in_order, lots_of, tell
 from .policy import EngineError
 from .rollout import Episode
 
@@ -144,15 +144,9 @@ class RayCrew:
                     self._bury(worker, f"{error}; its {len(shares[share])} episodes are lived again")
                     waiting.append(share)
                     continue
-                _tell(found[share], on_done, work.ended)
-                _tell(faults, on_fault)
-        members = 2 if work.paired else 1
-        by_episode = {
-            episode.id: lived[at * members : (at + 1) * members]
-            for share, lived in found.items()
-            for at, episode in enumerate(shares[share])
-        }
-        return [member for episode in episodes for member in by_episode[episode.id]]
+                tell(on_done, found[share], work.ended)
+                tell(on_fault, faults)
+        return in_order(episodes, ((shares[number], lived) for number, lived in found.items()), work)
 
     def updated(self, version: int) -> dict[str, float]:
         """Hand the model's weights to every worker, and ask for new workers in place of the lost.
@@ -292,13 +286,5 @@ def _packed(model: Any) -> dict[str, NDArray]:
 def _own_part(work: Work, share: Iterable[Episode]) -> Work:
     if not work.ended:
         return work
-    ids = {name for episode in share for name in (episode.id, f"{episode.id}-fork")}
-    return replace(work, ended={name: kept for name, kept in work.ended.items() if name in ids})
-
-
-def _tell(
-    trajectories: Iterable[Trajectory], listener: OnEpisode | None, ended: Mapping[str, Trajectory] | None = None
-) -> None:
-    for trajectory in trajectories if listener else ():
-        if not ended or trajectory.episode_id not in ended:
-            listener(trajectory)
+    groups = {episode.group for episode in share}
+    return replace(work, ended={name: kept for name, kept in work.ended.items() if kept.group in groups})

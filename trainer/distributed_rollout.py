@@ -5,9 +5,10 @@ each of them samples.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from accredit.agents.crew import OnEpisode, TrainedCrew, Work, lots_of
+from accredit.agents.crew import OnEpisode, TrainedCrew, Work, in_order, lots_of, tell
 from accredit.agents.rollout import Episode
 from accredit.credit import Trajectory
 
@@ -43,24 +44,14 @@ class SplitCrew:
         ended = company.from_first(lambda: dict(work.ended or {}))
         own = [episode for lot in company.share(lots_of(episodes)) for episode in lot]
         faults: list[Trajectory] = []
-        lived = self._own.live(
-            own,
-            Work(work.paired, work.temperature, work.at_once, ended),
-            on_done if company.first else None,
-            faults.append,
-        )
-        members = 2 if work.paired else 1
+        listener = on_done if company.first else None
+        lived = self._own.live(own, replace(work, ended=ended), listener, faults.append)
         parts = company.gather((own, lived, faults))
-        found: dict[str, list[Trajectory]] = {}
-        for rank, (shared, trajectories, failed) in enumerate(parts):
-            for episode, at in zip(shared, range(0, len(trajectories), members), strict=True):
-                found[episode.id] = trajectories[at : at + members]
-            for trajectory in trajectories if on_done and company.first and rank else ():
-                if trajectory.episode_id not in ended:
-                    on_done(trajectory)
-            for trajectory in failed if on_fault else ():
-                on_fault(trajectory)
-        return [member for episode in episodes for member in found[episode.id]]
+        for rank, (_, trajectories, failed) in enumerate(parts):
+            if rank:
+                tell(listener, trajectories, ended)
+            tell(on_fault, failed)
+        return in_order(episodes, ((share, trajectories) for share, trajectories, _ in parts), work)
 
     def updated(self, version: int) -> dict[str, float]:
         """Write the shards into the whole copy, and let this process's engine take it over."""
@@ -99,8 +90,7 @@ class FirstCrew:
             return self._own.live(episodes, work, on_done, faults.append), faults
 
         trajectories, failed = self._processes.from_first(lived)
-        for trajectory in failed if on_fault else ():
-            on_fault(trajectory)
+        tell(on_fault, failed)
         return trajectories
 
     def updated(self, version: int) -> dict[str, float]:
