@@ -6,6 +6,7 @@ either. Only episodes that reach full reward are learnt from.
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import NamedTuple
 
 import numpy as np
@@ -51,24 +52,26 @@ def warm_start(config: SFTConfig, listener: Listener) -> SFTResult:
         raise RunError("a warm start runs in one process: start `accredit sft` without torchrun")
     check_installed(config.trackers)
     run = open_or_create(config.runs_dir, config.name, config, resume=False)
-    trackers = Trackers(run.path, config.trackers, config.model_dump(mode="json"))
-    metrics = MetricsWriter(run.path, trackers)
-    bench = prepare(config)
-    policy = make_engine(config, bench.loaded.model)
-    optimizer = make_optimizer(bench.loaded.model, config.optimizer)
-    listener.started(run, config, 0)
+    with ExitStack() as opened:
+        opened.callback(run.unlock)
+        metrics = MetricsWriter(run.path, Trackers(run.path, config.trackers, config.model_dump(mode="json")))
+        opened.callback(metrics.close)
+        bench = prepare(config)
+        policy = make_engine(config, bench.loaded.model)
+        opened.callback(policy.close)
+        optimizer = make_optimizer(bench.loaded.model, config.optimizer)
+        listener.started(run, config, 0)
 
-    def evaluate(step: int) -> Evaluation:
-        wanted = config.evaluation
-        policy.updated(step)
-        found, _ = held_out(
-            bench, crew_of(policy, bench, config), config, wanted.episodes, wanted.temperature, f"e{step:06d}"
-        )
-        metrics.write(step, {f"eval/{name}": value for name, value in found._asdict().items()})
-        listener.evaluated(step, found)
-        return found
+        def evaluate(step: int) -> Evaluation:
+            wanted = config.evaluation
+            policy.updated(step)
+            found, _ = held_out(
+                bench, crew_of(policy, bench, config), config, wanted.episodes, wanted.temperature, f"e{step:06d}"
+            )
+            metrics.write(step, {f"eval/{name}": value for name, value in found._asdict().items()})
+            listener.evaluated(step, found)
+            return found
 
-    try:
         before = evaluate(0)
         rows = rows_of(*_priced(expert_trajectories(config, bench, listener)))
         for step in range(config.steps):
@@ -87,9 +90,6 @@ def warm_start(config: SFTConfig, listener: Listener) -> SFTResult:
         after = evaluate(config.steps)
         facts = {"best_success": after.success, "best_step": config.steps}
         saved = checkpoint.save(run.checkpoints, config.steps, bench.loaded, optimizer.state_dict(), facts)
-    finally:
-        policy.close()
-        metrics.close()
     return SFTResult(run, str(saved), before, after)
 
 

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from itertools import pairwise
 
 import pytest
@@ -217,6 +219,8 @@ def test_a_warm_start_learns_the_experts_decisions(tmp_path, tiny_folder):
     assert [step for step, _ in heard.evaluations] == [0, 6, 12, 15]
     losses = [metrics["loss/nll_nats"] for _, metrics in heard.steps]
     assert losses[-1] < 0.7 * losses[0]
+    took = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'a'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    subprocess.run([sys.executable, "-c", took, result.run.path / "run.lock"], check=True, timeout=60)  # it is free
     again = settings(TrainConfig, tmp_path, result.checkpoint, name="next", steps=1, **{"evaluation.episodes": 1})
     assert train(again, Silent()).run.checkpoints.exists()
 
