@@ -21,6 +21,7 @@ import numpy as np
 from accredit.agents.models import load_model
 from accredit.agents.policy import Policy, Request
 from accredit.agents.transformers import TransformersPolicy
+from accredit.agents.vllm.local import LocalReplica
 from accredit.agents.vllm.options import VLLMOptions
 from accredit.agents.vllm.policy import VLLMPolicy
 
@@ -47,10 +48,10 @@ def main() -> None:
         )
         for place in range(options.requests)
     ]
-    policy = VLLMPolicy(model, VLLMOptions(context_tokens=options.context + options.tokens))
+    policy = Measured(model, VLLMOptions(context_tokens=options.context + options.tokens))
     embedded = TransformersPolicy(model)
     ways: dict[str, Callable[[], int]] = {
-        "plain vLLM": lambda: plain(policy, asked),
+        "plain vLLM": lambda: policy.plain(asked),
         "engine vllm": lambda: ours(policy, asked),
         "engine transformers": lambda: ours(embedded, asked),
     }
@@ -85,33 +86,39 @@ def ours(policy: Policy, asked: list[Request]) -> int:
     return asyncio.run(batch() if policy.lockstep else each())
 
 
-def plain(policy: VLLMPolicy, asked: list[Request]) -> int:
-    from vllm import SamplingParams
-    from vllm.sampling_params import RequestOutputKind
+class Measured(VLLMPolicy):
+    """Our engine, whose vLLM can be asked without what stands above it."""
 
-    engine = policy._replicas[0]._engine  # type: ignore[attr-defined]
+    def plain(self, asked: list[Request]) -> int:
+        """Return how many tokens plain vLLM sampled."""
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
 
-    async def one(place: int, request: Request) -> int:
-        settings = SamplingParams(
-            max_tokens=request.limit,
-            seed=place,
-            logprobs=0,
-            ignore_eos=True,
-            detokenize=False,
-            output_kind=RequestOutputKind.FINAL_ONLY,
-        )
-        last = None
-        name = f"plain-{time.perf_counter()}-{place}"
-        async for output in engine.generate({"prompt_token_ids": request.token_ids.tolist()}, settings, name):
-            last = output.outputs[0]
-        assert last is not None
-        logprobs = [row[token].logprob for token, row in zip(last.token_ids, last.logprobs, strict=True)]
-        return len(logprobs)
+        (replica,) = self._replicas
+        assert isinstance(replica, LocalReplica)
+        engine = replica.engine
 
-    async def every() -> int:
-        return sum(await asyncio.gather(*[one(place, request) for place, request in enumerate(asked)]))
+        async def one(place: int, request: Request) -> int:
+            settings = SamplingParams(
+                max_tokens=request.limit,
+                seed=place,
+                logprobs=0,
+                ignore_eos=True,
+                detokenize=False,
+                output_kind=RequestOutputKind.FINAL_ONLY,
+            )
+            last = None
+            name = f"plain-{time.perf_counter()}-{place}"
+            async for output in engine.generate({"prompt_token_ids": request.token_ids.tolist()}, settings, name):
+                last = output.outputs[0]
+            assert last is not None
+            logprobs = [row[token].logprob for token, row in zip(last.token_ids, last.logprobs, strict=True)]
+            return len(logprobs)
 
-    return asyncio.run_coroutine_threadsafe(every(), policy._thread.loop).result(600)
+        async def every() -> int:
+            return sum(await asyncio.gather(*[one(place, request) for place, request in enumerate(asked)]))
+
+        return self._wait(every(), 600)
 
 
 if __name__ == "__main__":

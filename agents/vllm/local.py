@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,7 +23,7 @@ class LocalReplica:
     def __init__(self, name: str, folder: Path, options: VLLMOptions) -> None:
         self.name = name
         self._folder, self._options = folder, options
-        self._engine: Any = None
+        self.engine: Any = None  # vLLM's AsyncLLM, once it is started
         self._numbers = itertools.count()
         self._adapters = itertools.count(1)
         self._adapter: Any = None  # vLLM's LoRARequest
@@ -46,7 +48,7 @@ class LocalReplica:
                     "'accredit[vllm]' beside a GPU; docs/how-to/engines.md says how to install it for a CPU"
                 ) from error
             try:
-                self._engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**self._arguments(on_gpu)))
+                self.engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**self._arguments(on_gpu)))
             except Exception as error:
                 raise EngineError(
                     f"vLLM's engine does not start: {type(error).__name__}: {error}. With rollout.vllm.logs=true it "
@@ -57,7 +59,6 @@ class LocalReplica:
         """Sample one decision, batched with whatever else the engine is asked."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
-        from vllm.v1.engine.exceptions import EngineDeadError
 
         settings = SamplingParams(
             temperature=asked.temperature,
@@ -70,15 +71,11 @@ class LocalReplica:
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
         last: Any = None
-        try:
-            prompt = {"prompt_token_ids": asked.ids.tolist()}
-            name = f"{self.name}-{next(self._numbers)}"
-            async for output in self._engine.generate(prompt, settings, name, lora_request=self._adapter):
+        prompt = {"prompt_token_ids": asked.ids.tolist()}
+        name = f"{self.name}-{next(self._numbers)}"
+        with self._asked_to("sample"):
+            async for output in self.engine.generate(prompt, settings, name, lora_request=self._adapter):
                 last = output.outputs[0]
-        except EngineDeadError as error:
-            raise ReplicaLost(f"the engine of {self.name} died") from error
-        except Exception as error:
-            raise EngineError(f"{self.name}: {type(error).__name__}: {error.__cause__ or error}") from error
         if last is None or last.finish_reason not in ("stop", "length"):
             raise EngineError(f"{self.name} gave a decision up: {getattr(last, 'finish_reason', 'no output')}")
         ids = np.array(last.token_ids, dtype=np.int32)
@@ -96,49 +93,47 @@ class LocalReplica:
     async def _swap(self, folder: Path) -> None:
         """Let requests from now on use the adapter in `folder`, and drop the one before it."""
         from vllm.lora.request import LoRARequest
-        from vllm.v1.engine.exceptions import EngineDeadError
 
         number = next(self._adapters)  # vLLM knows adapters by number and name: each version has its own
         newest, old = LoRARequest(f"version-{number}", number, str(folder)), self._adapter
-        try:
+        with self._asked_to("take an adapter"):
             if old is not None:
-                await self._engine.remove_lora(old.lora_int_id)
-            await self._engine.add_lora(newest)
-        except EngineDeadError as error:
-            raise ReplicaLost(f"the engine of {self.name} died") from error
-        except Exception as error:
-            raise EngineError(f"{self.name} cannot take an adapter: {type(error).__name__}: {error}") from error
+                await self.engine.remove_lora(old.lora_int_id)
+            await self.engine.add_lora(newest)
         self._adapter = newest
 
     async def call(self, method: str, **arguments: Any) -> None:
         """Call a method of vLLM's workers."""
-        from vllm.v1.engine.exceptions import EngineDeadError
-
-        try:
-            await self._engine.collective_rpc(method, kwargs=arguments)
-        except EngineDeadError as error:
-            raise ReplicaLost(f"the engine of {self.name} died") from error
-        except Exception as error:
-            raise EngineError(f"{self.name} cannot {method}: {type(error).__name__}: {error}") from error
+        with self._asked_to(method):
+            await self.engine.collective_rpc(method, kwargs=arguments)
 
     async def clear(self) -> None:
         """Clear the prefix cache."""
-        from vllm.v1.engine.exceptions import EngineDeadError
-
-        try:
-            cleared = await self._engine.reset_prefix_cache()
-        except EngineDeadError as error:
-            raise ReplicaLost(f"the engine of {self.name} died") from error
+        with self._asked_to("clear its prefix cache"):
+            cleared = await self.engine.reset_prefix_cache()
         if not cleared:
             raise EngineError(f"{self.name} holds keys and values of requests in flight: update between rollouts")
 
     async def close(self) -> None:
         """Stop the engine and its process."""
-        if self._engine is not None:
-            engine, self._engine = self._engine, None
+        if self.engine is not None:
+            engine, self.engine = self.engine, None
             if engine.output_handler is not None:
                 engine.output_handler.cancel()  # or it takes the end for a death
             await asyncio.to_thread(engine.shutdown, 2.0)
+
+    @contextmanager
+    def _asked_to(self, work: str) -> Iterator[None]:
+        """Tell an engine that died from one that failed at `work`."""
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        try:
+            yield
+        except EngineDeadError as error:
+            raise ReplicaLost(f"the engine of {self.name} died") from error
+        except Exception as error:
+            why = error.__cause__ or error
+            raise EngineError(f"{self.name} cannot {work}: {type(error).__name__}: {why}") from error
 
     def _arguments(self, on_gpu: bool) -> dict[str, Any]:
         options = self._options

@@ -65,14 +65,12 @@ class VLLMPolicy:
         self._lost: set[str] = set()
         self._senders: dict[str, Any] = {}
         self._why = "no replica was started"
-        self._thread = LoopThread("vllm")
-        self._outbox = Outbox(self.options.weights_dir)
         self._adapted = self.options.lora_rank is not None
+        self._outbox = Outbox(self.options.weights_dir)
+        self._thread = LoopThread("vllm")
+        self._replicas: list[Replica] = []
         try:
-            folder = self._outbox.put(model)
-            self._replicas: list[Replica] = [
-                ServerReplica(address, self.options) for address in self.options.servers
-            ] or [LocalReplica(f"replica {number}", folder, self.options) for number in range(self.options.replicas)]
+            self._replicas += self._servers() if self.options.servers else self._own_engines()
             for replica in self._replicas:
                 self._wait(replica.start(), self.options.start_s + 60)
             if self.options.servers or self._adapted:
@@ -154,13 +152,20 @@ class VLLMPolicy:
 
     def close(self) -> None:
         """Stop the engines that were started, and delete the exported weights."""
-        for replica in getattr(self, "_replicas", []):
+        for replica in self._replicas:
             try:
                 self._wait(replica.close(), 60)
             except EngineError as error:
                 _log.warning("%s", error)
         self._thread.close()
         self._outbox.close()
+
+    def _servers(self) -> list[ServerReplica]:
+        return [ServerReplica(address, self.options) for address in self.options.servers]
+
+    def _own_engines(self) -> list[LocalReplica]:
+        folder = self._outbox.put(self.model)
+        return [LocalReplica(f"replica {number}", folder, self.options) for number in range(self.options.replicas)]
 
     async def _sample(self, requests: Sequence[Request]) -> list[Decision]:
         return list(await asyncio.gather(*[self._decide(request) for request in requests]))
