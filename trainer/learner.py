@@ -34,7 +34,8 @@ def make_learner(config: TrainConfig, bench: Bench, processes: Processes) -> Lea
     whole, settings = bench.loaded.model, config.optimizer
     if not processes.sharded:
         optimizer = make_optimizer(whole, settings)
-        return Learner(make_crew(config, bench), optimizer, Updater(whole, optimizer, config.loss, settings))
+        updater = Updater(whole, optimizer, config.loss, settings)
+        return Learner(make_crew(config, bench), optimizer, updater)  # what starts processes comes last
     if bench.loaded.base is not None:
         raise ConfigError(
             "model.lora is set, expected null under torchrun, whose processes share out whole weights. An adapter's "
