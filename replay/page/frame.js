@@ -4,7 +4,7 @@ import { byId, count, el, plain } from "./dom.js";
 import { COMMON_KEYS } from "./keys.js";
 import { legendOf, overlaysOf } from "./overlay.js";
 import { setTokens } from "./reader.js";
-import { app } from "./state.js";
+import { app, livedNow } from "./state.js";
 
 export function renderTabs(views, current) {
   const tabs = Object.entries(views).map(([name, view]) =>
@@ -20,20 +20,21 @@ export function renderHeading({ episode, row, listing }, view) {
   const chip = charges.length ? el("span", { class: "chip charges" }, count(charges.length, "charge"), " ", el("b", null, `−${plain(charged, 2)}`)) : null;
   byId("heading").replaceChildren(
     el("h1", null, entry.env || entry.id, entry.task ? el("span", { class: "task" }, entry.task) : null),
-    el("div", { class: "chips" }, reward, el("span", { class: "chip" }, entry.stop), chip,
-      el("span", { class: "quiet" }, `${count(entry.turns, "turn")} · ${count(entry.tokens, "token")} · step ${entry.step} · ${entry.split}`)));
+    el("div", { class: "chips" }, ...(livedNow() ? [] : [reward, el("span", { class: "chip" }, entry.stop), chip]),
+      el("span", { class: "quiet" }, `${livedNow() ? "" : `${count(entry.turns, "turn")} · ${count(entry.tokens, "token")} · `}step ${entry.step} · ${entry.split}`)));
   byId("heading").hidden = view.heading === false;
 }
 
 export function renderOverlays(episode, chosen) {
   const select = byId("overlay");
   const groups = new Map();
-  for (const overlay of overlaysOf(episode)) {
+  for (const overlay of livedNow() ? [] : overlaysOf(episode)) {
     if (!groups.has(overlay.group)) groups.set(overlay.group, el("optgroup", { label: overlay.group }));
     groups.get(overlay.group).append(el("option", { value: overlay.name }, overlay.label));
   }
   select.replaceChildren(...groups.values());
   select.value = chosen;
+  for (const element of [select, ...select.labels]) element.hidden = livedNow();
   if (!byId("mode")) {
     const toggle = el("button", { type: "button", id: "mode", "aria-pressed": "false", title: "Show the template and the borders of tokens; copying gives ids (t)", onclick: () => app.go({ tokens: !app.tokens }) }, "Tokens");
     byId("help-button").before(toggle);
@@ -42,11 +43,12 @@ export function renderOverlays(episode, chosen) {
 }
 
 export function renderLegend(episode, name, presses, shown = true, shared = null) {
+  byId("legend").hidden = !shown || livedNow();
+  if (byId("legend").hidden) return byId("legend").replaceChildren();
   const legend = legendOf(episode, name, presses, shared);
   const swatches = legend.swatches.map(({ bucket, text }) => el("span", { class: `swatch ${bucket}` },
     el("span", { class: `sample h-${bucket}`, "aria-hidden": "true" }, "ab"), text ? el("span", null, text) : null));
-  byId("legend").replaceChildren(el("b", null, legend.title), el("span", { class: "swatches" }, ...swatches), el("span", { class: "about" }, legend.unit));
-  byId("legend").hidden = !shown;
+  return byId("legend").replaceChildren(el("b", null, legend.title), el("span", { class: "swatches" }, ...swatches), el("span", { class: "about" }, legend.unit));
 }
 
 export function renderNotice(words) {

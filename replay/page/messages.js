@@ -63,7 +63,11 @@ function message(episode, span, built, largest, onCall) {
     el("span", { class: "about" }, `turn ${span.turn} · `, el("span", { class: span.trained ? "mask trained" : "mask" }, span.trained ? "trained" : "masked")));
   if (span.trained) rail.append(...creditBar(episode, span, largest));
   const found = span.text.match(DIRECTION);
-  if (found) rail.append(el("span", { class: "warning", title: "Characters that reorder the text on screen" }, `${count(found.length, "direction mark")}`));
+  if (found) {
+    const warning = el("span", { class: "warning", title: "Characters that reorder the text on screen" }, `${count(found.length, "direction mark")}`);
+    built.timed.push({ element: warning, at: span.end - 1 }); // it counts those of the whole span
+    rail.append(warning);
+  }
   const body = el("div", { class: "text" }, spanChunks(episode, span, built));
   if (span.trained) {
     const holds = (start) => span.start <= start && start < span.end;
@@ -94,10 +98,10 @@ function creditBar(episode, span, largest) {
   if (value !== null) {
     const fill = el("i", { class: value < 0 ? "negative" : "positive" });
     fill.style.setProperty("--share", String(Math.min(1, Math.abs(value) / largest)));
-    parts.push(el("span", { class: "turn-credit", title: "Credit of this turn: the sum over its decision tokens" },
+    parts.push(el("span", { class: "turn-credit hindsight", title: "Credit of this turn: the sum over its decision tokens" },
       el("span", { class: "bar" }, fill), el("span", { class: "bar-value" }, signed(value, 3))));
   }
-  if (reward) parts.push(el("span", { class: "about" }, `turn reward ${signed(reward, 3)}`));
+  if (reward) parts.push(el("span", { class: "about hindsight" }, `turn reward ${signed(reward, 3)}`));
   return parts;
 }
 
@@ -108,7 +112,7 @@ function callCard(episode, call, index, built, onCall) {
   const head = el("button", { type: "button", class: "call-head", onclick: () => onCall(call.start, call.end, index) },
     el("span", { class: "status" }, failed ? "✗" : "✓"), el("b", null, call.name || "unreadable call"),
     el("span", { class: "status-name" }, call.status), took ? el("span", { class: "about" }, took) : null);
-  const card = el("div", { class: failed ? "call failed" : "call" }, head, ...charges.map((charge) => chargeButton(charge, onCall)));
+  const card = el("div", { class: failed ? "call failed hindsight" : "call hindsight" }, head, ...charges.map((charge) => chargeButton(charge, onCall)));
   if (failed || charges.length) {
     card.append(el("div", { class: "answer" }, el("span", { class: "about" }, call.truncated ? "answered (cut)" : "answered"), el("pre", { tabindex: "0" }, shortened(call.result))));
   }
@@ -156,9 +160,8 @@ function note(words) {
 
 function ending(episode) {
   const { stop, error, outcome, seconds: took } = episode.header;
-  const words = [`ended: ${stop}`, outcome === null ? "unscored" : `outcome ${plain(outcome)}`];
-  if (took !== null) words.push(seconds(took));
-  const element = el("p", { class: "note end" }, words.join(" · "));
+  const element = el("p", { class: "note end" }, `ended: ${stop}`,
+    el("span", { class: "hindsight" }, outcome === null ? " · unscored" : ` · outcome ${plain(outcome)}`), took === null ? null : ` · ${seconds(took)}`);
   if (error) element.append(el("pre", null, error));
   return element;
 }

@@ -6,9 +6,10 @@
 import { startOf, tokenAt } from "./episode.js";
 import { byId } from "./dom.js";
 import { renderLedger } from "./ledger.js";
+import { renderLivedToken } from "./lived.js";
 import { bucketer, jumpName, scaleOf } from "./overlay.js";
 import { Painter, liveRange, offsetAt } from "./paint.js";
-import { app, saveAddress } from "./state.js";
+import { app, livedNow, saveAddress } from "./state.js";
 
 const NARROW = "(max-width: 760px)";
 
@@ -41,16 +42,12 @@ class Reader {
     const found = new Map();
     this.painter.colour((chunk) => {
       const name = this.colour?.(chunk) ?? app.overlay;
-      if (app.lived && app.view === "replay") return () => null;
+      if (livedNow()) return () => null;
       const key = `${chunk.column ?? 0} ${name}`;
       if (!found.has(key)) found.set(key, bucketer(chunk.episode, name, this.scale?.(name) ?? scaleOf(chunk.episode, name, app.presses)));
       return found.get(key);
     }, app.tokens);
     for (const chunk of this.built.chunks) if (!this.painter.chunkOf.has(chunk.element)) this.painter.add(chunk);
-  }
-
-  get hidden() {
-    return app.lived && app.view === "replay";
   }
 
   chunksOf(episode) {
@@ -70,7 +67,8 @@ class Reader {
   }
 
   ledger(token, kept, episode = this.episode) {
-    renderLedger(byId("ledger"), episode, token, kept, this.hidden);
+    if (livedNow()) renderLivedToken(byId("ledger"), episode, token);
+    else renderLedger(byId("ledger"), episode, token, kept);
   }
 
   hover(token, episode = this.episode) {
@@ -216,6 +214,12 @@ export function startReader() {
   addEventListener("beforeprint", () => reader.built && reader.painter.paintAll(reader.built.chunks));
 }
 
+// How much of a chunk's text is on the page: all of it, or what a replay has written, in UTF-16 units.
+function lengthOf({ shown, first, span, start, text }) {
+  if (shown === undefined) return text.length;
+  return shown === first ? 0 : span.ends[shown - 1 - span.start] - start;
+}
+
 // The ids of the tokens that the selection touches, or null.
 function selectedIds() {
   const selection = getSelection();
@@ -223,8 +227,9 @@ function selectedIds() {
   const range = selection.getRangeAt(0);
   const ids = [];
   for (const chunk of reader.built.chunks) {
-    if (!range.intersectsNode(chunk.element)) continue;
-    const whole = liveRange(chunk, 0, chunk.text.length);
+    const written = lengthOf(chunk);
+    if (!written || !range.intersectsNode(chunk.element)) continue;
+    const whole = liveRange(chunk, 0, written);
     const before = (node, offset) => {
       const part = document.createRange();
       part.setStart(whole.startContainer, whole.startOffset);
@@ -232,7 +237,7 @@ function selectedIds() {
       return part.toString().length;
     };
     const from = chunk.element.contains(range.startContainer) ? before(range.startContainer, range.startOffset) : 0;
-    const to = chunk.element.contains(range.endContainer) ? before(range.endContainer, range.endOffset) : chunk.text.length;
+    const to = chunk.element.contains(range.endContainer) ? before(range.endContainer, range.endOffset) : written;
     if (to <= from) continue;
     const first = tokenAt(chunk.span, chunk.start + from), last = tokenAt(chunk.span, chunk.start + to - 1);
     ids.push(...chunk.episode.ids.subarray(first, chunk.episode.runOf(last)[1]));

@@ -3,7 +3,7 @@
 import { tokenAt } from "./episode.js";
 import { byId, count, el, plain, visible } from "./dom.js";
 import { filterRows, parseQuery, searchText, unanswered } from "./query.js";
-import { app } from "./state.js";
+import { app, livedNow } from "./state.js";
 
 const ROW_PX = 48;
 const HEAD_PX = 26;
@@ -120,11 +120,13 @@ function headingCell(row) {
 
 function rowCell(row) {
   const entry = app.listing.entry(row);
+  const button = (...content) => el("button", { type: "button", class: "episode", "aria-current": row === app.row ? "true" : null, onclick: (event) => choose(row, event) },
+    el("span", { class: "name" }, entry.id), ...content);
+  if (livedNow()) return button();
   const fill = el("i", { class: "reward-fill" });
   fill.style.setProperty("--share", String(Math.max(0, Math.min(1, entry.reward ?? 0))));
   const about = [count(entry.turns, "turn"), entry.charges ? count(entry.charges, "charge") : null, entry.stop === "done" ? null : entry.stop];
-  return el("button", { type: "button", class: "episode", "aria-current": row === app.row ? "true" : null, onclick: (event) => choose(row, event) },
-    el("span", { class: "name" }, entry.id), el("span", { class: "figure" }, entry.reward === null ? "unscored" : plain(entry.reward, 2)),
+  return button(el("span", { class: "figure" }, entry.reward === null ? "unscored" : plain(entry.reward, 2)),
     el("span", { class: "reward-bar" }, fill),
     el("span", { class: "about" }, about.filter(Boolean).join(" · ")));
 }
@@ -140,17 +142,20 @@ async function renderFound() {
   const { listing } = app;
   const { pattern, problems, tests } = side.parsed;
   const found = byId("found"), hits = byId("hits");
+  byId("query").hidden = livedNow(); // it may tell of outcomes, and the search of turns to come
+  hits.hidden = !pattern || livedNow();
+  if (hits.hidden) hits.replaceChildren();
+  if (livedNow()) return found.replaceChildren();
   const words = [];
   if (tests.length || listing.rows > 1) words.push(`${side.rows.length.toLocaleString("en")} of ${(listing.rows - listing.dead.size).toLocaleString("en")} episodes`);
   words.push(...problems);
   const lacking = unanswered(app.query, listing);
   if (lacking.length) words.push(`${lacking.join(", ")}: not in this listing, so nothing matches`);
-  hits.hidden = !pattern;
   if (!pattern) return found.replaceChildren(words.join(" · "));
   const members = listing.members(app.row);
   const searched = app.query;
   const episodes = await app.source.episodes(members);
-  if (searched !== app.query) return null;
+  if (searched !== app.query || livedNow()) return null;
   const buttons = [];
   let total = 0;
   episodes.forEach((episode, at) => {

@@ -17,6 +17,11 @@ export const app = {
   go: null, // (change, push) => Promise
 };
 
+// Whether the replay runs as the policy lived it: nothing on the page then tells what the policy did not know.
+export function livedNow() {
+  return app.lived && app.view === "replay";
+}
+
 export const VIEW_NAMES = ["run", "group", "episode", "replay", "compare", "checks"];
 
 export function readAddress() {
@@ -31,7 +36,7 @@ export function readAddress() {
     token: number("token"),
     overlay: hash.get("overlay") ?? app.overlay,
     presses: Math.max(-16, Math.min(16, number("scale") ?? 0)),
-    query: hash.get("find") ?? "",
+    query: hash.get("find") ?? (hash.get("lived") === "1" ? app.query : ""),
     compare: hash.getAll("with").map(readItem).filter((item) => item.row >= 0),
     tokens: hash.get("mode") === "tokens",
     lived: hash.get("lived") === "1",
@@ -55,10 +60,13 @@ export function saveAddress(push = false) {
 function writeAddress(push) {
   saved = performance.now();
   const { listing } = app;
-  const hash = new URLSearchParams({ view: app.view, episode: listing.id(app.row), step: String(listing.number("step", app.row)), overlay: app.overlay });
+  const hash = new URLSearchParams({ view: app.view, episode: listing.id(app.row), step: String(listing.number("step", app.row)) });
   if (app.token !== null) hash.set("token", String(app.token));
-  if (app.presses) hash.set("scale", String(app.presses));
-  if (app.query) hash.set("find", app.query);
+  if (!livedNow()) {
+    hash.set("overlay", app.overlay);
+    if (app.presses) hash.set("scale", String(app.presses));
+    if (app.query) hash.set("find", app.query);
+  }
   if (app.tokens) hash.set("mode", "tokens");
   if (app.view === "replay") hash.set("by", app.unit);
   if (app.lived) hash.set("lived", "1");

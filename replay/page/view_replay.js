@@ -1,9 +1,11 @@
 // The replay: the episode is written token by token, as the policy lived it or with its credit in hindsight. Text is
-// only appended as it plays: what is past is not drawn again.
+// only appended as it plays: what is past is not drawn again. As lived, nothing tells what lies behind the position: no
+// length, no strip, no way to what failed or was paid; the slider reaches as far as was seen.
 
 import { above, secondsOf, stopsOf } from "./clock.js";
 import { byId, el, plain } from "./dom.js";
 import { isFailed } from "./episode.js";
+import { livedCall, renderLivedCall } from "./lived.js";
 import { buildMessages } from "./messages.js";
 import { jumpName, scaleOf } from "./overlay.js";
 import { liveRange } from "./paint.js";
@@ -16,7 +18,7 @@ const UNITS = { token: "token", call: "call", turn: "turn", clock: "wall clock" 
 const BASE = { token: 30, call: 1, turn: 1, clock: 1 }; // stops a second at speed 1; of the clock, seconds a second
 const SPEEDS = [0.25, 1, 4, 16, 64, 256];
 
-const film = { seen: 0, begin: 0, at: 0, stops: null, seconds: null, playing: false, speed: 1, last: 0, due: 0, strip: null, needle: null, cover: null, shownCall: null };
+const film = { seen: 0, reached: 0, lived: false, begin: 0, at: 0, stops: null, seconds: null, playing: false, speed: 1, last: 0, due: 0, strip: null, needle: null, shownCall: null };
 
 export const replayView = {
   title: "Replay",
@@ -31,7 +33,7 @@ export const replayView = {
     if (app.unit === "clock" && !film.seconds) app.unit = "token";
     film.stops = stopsOf(episode, app.unit === "clock" ? "token" : app.unit);
     film.begin = film.stops[0];
-    Object.assign(film, { playing: false, seen: 0, at: 0, shownCall: undefined });
+    Object.assign(film, { playing: false, seen: 0, reached: 0, lived: app.lived, at: 0, shownCall: undefined });
     for (const chunk of built.chunks) {
       chunk.shown = chunk.first;
       chunk.element.firstChild.data = "";
@@ -41,9 +43,9 @@ export const replayView = {
     film.strip = el("canvas", { class: "strip", onclick: (event) => seek(tokenOf(event), true), role: "img", "aria-label": "credit strip of the episode" });
     film.strip.style.height = `${STRIP_PX}px`;
     film.needle = el("i", { class: "needle" });
-    film.cover = el("i", { class: "cover" });
     byId("messages").replaceChildren(controls(), ...built.blocks);
     byId("tool").hidden = false;
+    document.documentElement.classList.toggle("lived", app.lived);
     scrollTo(0, 0);
     reader.recolour(() => app.overlay);
     drawFilm();
@@ -63,11 +65,12 @@ export const replayView = {
   },
 
   recolour() {
+    if (film.lived !== app.lived) Object.assign(film, { lived: app.lived, reached: film.seen });
     document.documentElement.classList.toggle("lived", app.lived);
     reader.recolour();
     film.shownCall = undefined;
-    drawFilm();
     settle();
+    drawFilm();
   },
 
   keys: {
@@ -75,8 +78,8 @@ export const replayView = {
     ".": () => byStep(1), ",": () => byStep(-1),
     ">": () => toTurn(1), "<": () => toTurn(-1),
     j: () => toBorder(1), k: () => toBorder(-1),
-    n: () => toCredited(1), p: () => toCredited(-1),
-    e: () => toFailedCall(1), E: () => toFailedCall(-1),
+    n: () => app.lived || toCredited(1), p: () => app.lived || toCredited(-1),
+    e: () => app.lived || toFailedCall(1), E: () => app.lived || toFailedCall(-1),
     g: () => seek(film.begin, true), G: () => seek(app.episode.length, true),
     v: () => app.go({ lived: !app.lived }),
     b: () => app.go({ unit: nextUnit() }),
@@ -103,12 +106,13 @@ function controls() {
       el("button", { type: "button", id: "lived", class: "action", onclick: () => app.go({ lived: !app.lived }), title: "v: as lived hides the credit, which the policy did not know" }, "As lived"),
       el("span", { id: "position", class: "about", role: "status", "aria-live": "off" })),
     el("input", { type: "range", id: "seek", min: 0, max: app.episode.length, step: 1, "aria-label": "Position in tokens", oninput: (event) => seek(Number(event.target.value), true) }),
-    el("div", { class: "strip-box" }, film.strip, film.cover, film.needle));
+    el("div", { class: "strip-box" }, film.strip, film.needle));
 }
 
 function drawFilm() {
   const scale = scaleOf(app.episode, app.overlay, app.presses);
-  drawStrip(film.strip, app.episode, { name: app.lived ? "mask" : app.overlay, scale, to: app.episode.length, palette: paletteOf(film.strip) });
+  film.strip.parentElement.hidden = app.lived;
+  if (!app.lived) drawStrip(film.strip, app.episode, { name: app.overlay, scale, to: app.episode.length, palette: paletteOf(film.strip) });
 }
 
 function tokenOf(event) {
@@ -131,6 +135,7 @@ function seek(to, still) {
     if (element.hidden !== hidden) element.hidden = hidden;
   }
   film.seen = wanted;
+  film.reached = Math.max(film.reached, wanted);
   if (back) reader.recolour();
   settle();
 }
@@ -165,15 +170,16 @@ function settle() {
   showCall();
   const now = film.seconds ? ` · ${plain(film.seconds[film.seen === episode.length ? film.seen : Math.max(0, film.seen - 1)], 2)} s` : "";
   const turn = token === null ? -1 : episode.spanOf(token).turn;
-  byId("position").textContent = `token ${film.seen.toLocaleString("en")} of ${episode.length.toLocaleString("en")}${turn >= 0 ? ` · turn ${turn}` : ""}${now}`;
+  const whole = app.lived ? "" : ` of ${episode.length.toLocaleString("en")}`;
+  byId("position").textContent = `token ${film.seen.toLocaleString("en")}${whole}${turn >= 0 ? ` · turn ${turn}` : ""}${now}`;
+  byId("seek").max = String(app.lived ? film.reached : episode.length);
   byId("seek").value = String(film.seen);
   byId("seek").setAttribute("aria-valuetext", byId("position").textContent);
   byId("lived").textContent = app.lived ? "As lived" : "In hindsight";
   byId("lived").setAttribute("aria-pressed", String(app.lived));
   document.documentElement.classList.toggle("lived", app.lived);
   const share = `${(100 * film.seen) / episode.length}%`;
-  film.needle.style.left = share;
-  film.cover.style.left = share;
+  film.needle.style.left = app.lived ? "0" : share;
   if (!film.playing) saveAddress();
   follow(token);
 }
@@ -192,21 +198,34 @@ function follow(token) {
 
 // The newest call whose text is written; its answer once the environment has spoken, its verdict in hindsight.
 function showCall() {
+  if (app.lived) return showLivedCall();
   const { calls } = app.episode.header;
   const done = calls.findLastIndex((call) => call.end <= film.seen);
   const answered = done >= 0 && film.seen > decisionEnd(calls[done]);
-  const state = `${done} ${answered} ${app.lived}`;
+  const state = `${done} ${answered}`;
   if (state === film.shownCall) return;
   film.shownCall = state;
   const pane = byId("tool");
-  if (done < 0) return pane.replaceChildren(el("h2", null, "Tool"), el("p", { class: "about" }, "No call yet."));
+  if (done < 0) return noCall(pane);
   const call = calls[done];
   const charges = app.episode.header.charges.filter((charge) => charge.call === done);
   const name = el("div", { class: "tool-name" }, `${answered && isFailed(call) ? "✗ " : answered ? "✓ " : ""}${call.name || "unreadable call"}`);
-  const known = answered ? (app.lived ? { ...call, detail: {}, duration_s: null } : call) : null;
   pane.replaceChildren(el("h2", null, `Tool · call ${done + 1} of ${calls.length}, turn ${call.turn}`), name,
-    known ? callFacts(known, app.lived ? null : charges, 2000) : el("pre", null, call.arguments === null ? "unreadable" : JSON.stringify(call.arguments, null, 1)));
+    answered ? callFacts(call, charges, 2000) : el("pre", null, call.arguments === null ? "unreadable" : JSON.stringify(call.arguments, null, 1)));
   return null;
+}
+
+function showLivedCall() {
+  const found = livedCall(app.episode, film.seen);
+  const state = `lived ${found?.index} ${Boolean(found?.answer)}`;
+  if (state === film.shownCall) return;
+  film.shownCall = state;
+  if (found) renderLivedCall(byId("tool"), app.episode, found);
+  else noCall(byId("tool"));
+}
+
+function noCall(pane) {
+  pane.replaceChildren(el("h2", null, "Tool"), el("p", { class: "about" }, "No call yet."));
 }
 
 function decisionEnd(call) {
