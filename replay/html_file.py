@@ -69,8 +69,8 @@ def export(
         budget_mb: the size of the file at which to stop adding episodes; the first one is always taken.
         title: the page's title; by default the run's name.
         functions: further credit functions under which every episode is shown, such as `rloo` or `anchored,lam=0`.
-        signals: gives further columns of an episode, float64 [T] in nats, NaN where there is none: `trainer_logprob`,
-            `entropy`.
+        signals: gives columns of an episode in place of those that training stored, float64 [T] in nats, NaN where
+            there is none: `trainer_logprob`, `entropy`.
 
     Raises:
         TraceError: nothing matches, an id is unknown, or the filter cannot be read.
@@ -124,9 +124,12 @@ def shown_group(
     signals: Signals | None = None,
     encode: Encode | None = None,
 ) -> list[Shown]:
-    """Return what a page shows of a whole group: on one scale, under `functions` too, with `signals`, and checked."""
+    """Return what a page shows of a whole group: on one scale, under `functions` too, and checked.
+
+    `signals` are added to those that were stored, and stand in for them.
+    """
     others = price(members, functions) if functions else [{} for _ in members]
-    further = [{} if signals is None else dict(signals(member)) for member in members]
+    further = [{**member.signals, **({} if signals is None else signals(member))} for member in members]
     scales = {**group_scales(members, others), **signal_scales(members, further)}
     return [
         Shown(

@@ -97,7 +97,8 @@ def _ledger(episode: StoredEpisode, console: Console, rows: int) -> None:
     first = t.decisions[0].start if t.decisions else 0
     last = min(len(t), first + rows)
     title = f"ledger of tokens [{first}, {last}), log-probabilities in nats"
-    columns = ("position", "token", "id", "logprob", "reward", "credit", "advantage", "mask")
+    policy = _policy_columns(episode)
+    columns = ("position", "token", "id", "logprob", *policy, "reward", "credit", "advantage", "mask")
     rewards = _rewards(episode)
     lines: list[list[str]] = []
     for span in t.spans:
@@ -105,7 +106,8 @@ def _ledger(episode: StoredEpisode, console: Console, rows: int) -> None:
             token = one_line(episode.token_bytes[at].decode("utf-8", "backslashreplace"))
             logprob = "" if np.isnan(t.logprobs[at]) else f"{t.logprobs[at]:.3f}"
             sums = [_sum(episode.credit.credit, at), _sum(episode.credit.advantage, at)] if episode.credit else ["", ""]
-            head = [str(at), repr(token), str(t.token_ids[at]), logprob, rewards.get(at, "")]
+            trained = ["—" if np.isnan(values_T[at]) else f"{values_T[at]:.3f}" for values_T in policy.values()]
+            head = [str(at), repr(token), str(t.token_ids[at]), logprob, *trained, rewards.get(at, "")]
             lines.append([*head, *sums, MASK_REASONS[span.kind]])
     if console.is_terminal:
         table = Table(*columns, padding=(0, 1), title=Text(title))
@@ -116,6 +118,17 @@ def _ledger(episode: StoredEpisode, console: Console, rows: int) -> None:
     widths = [max(map(len, column)) for column in zip(columns, *lines, strict=True)]
     for text in (title, *("  ".join(map(str.ljust, line, widths)).rstrip() for line in (columns, *lines))):
         console.print(Text(text), soft_wrap=True)
+
+
+def _policy_columns(episode: StoredEpisode) -> dict[str, np.ndarray]:
+    """Return what the update computed, by its name in the ledger; NaN where it computed nothing."""
+    found: dict[str, np.ndarray] = {}
+    if "trainer_logprob" in episode.signals:
+        found["trainer"] = episode.signals["trainer_logprob"]
+        found["ratio"] = np.exp(found["trainer"] - episode.trajectory.logprobs)
+    if "entropy" in episode.signals:
+        found["entropy"] = episode.signals["entropy"]
+    return found
 
 
 def _rewards(episode: StoredEpisode) -> dict[int, str]:

@@ -31,8 +31,9 @@ class BatchError(AccreditError, ValueError):
 class Row:
     """One segment, ready to be scored. `targets_N` are positions in the row, each at least 1.
 
-    `owner` numbers the trajectory within the step; `weight_N` and `kl_weight_N` are filled by `weigh`, which multiplies
-    the first by `importance_N` (`trainer.importance`; 1 on policy).
+    `owner` numbers the trajectory within the step, and `start` is the token of it at which the row begins. `weight_N`
+    and `kl_weight_N` are filled by `weigh`, which multiplies the first by `importance_N` (`trainer.importance`; 1 on
+    policy).
     """
 
     token_ids_T: NDArray[np.int32]
@@ -40,6 +41,7 @@ class Row:
     logprobs_N: NDArray[np.float32]
     advantages_N: NDArray[np.float32]
     owner: int
+    start: int
     weight_N: NDArray[np.float32]
     kl_weight_N: NDArray[np.float32]
     importance_N: NDArray[np.float32]
@@ -110,6 +112,7 @@ def rows_of(trajectories: Sequence[Trajectory], advantages: Sequence[NDArray[np.
                     trajectory.logprobs[at_N],
                     advantage_T[at_N].astype(np.float32),
                     owner,
+                    segment.start,
                     none_N,
                     none_N,
                     np.ones(targets_N.size, dtype=np.float32),
@@ -160,6 +163,7 @@ def _cut_silent(row: Row) -> Row:
         row.logprobs_N[kept_N],
         row.advantages_N[kept_N],
         row.owner,
+        row.start,
         row.weight_N[kept_N],
         row.kl_weight_N[kept_N],
         row.importance_N[kept_N],

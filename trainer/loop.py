@@ -45,6 +45,7 @@ from .preflight import check_credit
 from .rollouts import Rollouts, check, lost, read_ahead, write_ahead
 from .run import RunDirectory, RunError, open_or_create, told_of_disk
 from .setup import held_out, learning_rate, prepare
+from .signals import TokenSignals
 from .trackers import Trackers, check_installed
 
 __all__ = ["Listener", "Result", "charge_scale", "train"]
@@ -218,17 +219,21 @@ class _Training:
         metrics["rollout/undecided_share"] = sum(not t.decisions for t in trajectories) / len(trajectories)
         metrics["rollout/infrastructure_rate"] = faults / (len(trajectories) + faults - lost(trajectories))
         metrics |= ages
+        stores = bool(config.save.traces_every) and step % config.save.traces_every == 0
+        signals = TokenSignals(trajectories) if stores else None
         metrics |= self.updater.update(
             trajectories,
             [credit.advantage.total for credit in flat],
             learning_rate(config.optimizer, step, config.steps),
             seeds_of(config.seed, step, 3),
             apart=ages["rollout/staleness_max"] > 0 or self.inexact,
+            signals=signals,
         )
         metrics |= self.crew.updated(step + 1)
         stored_s = time.monotonic()
-        if config.save.traces_every and step % config.save.traces_every == 0:
-            self.traces.write(step + 1, groups, credits, self.bench.loaded.renderer.token_bytes, split="train")
+        if signals is not None:
+            token_bytes = self.bench.loaded.renderer.token_bytes
+            self.traces.write(step + 1, groups, credits, token_bytes, split="train", signals=signals.columns)
         metrics |= {
             "time/rollout_s": rollout_s,
             **waited,

@@ -21,6 +21,7 @@ from .distributed_rows import deal, weightless
 from .importance import gap_metrics, importance_of
 from .logprobs import score
 from .loss import kl_penalty, policy_loss
+from .signals import TokenSignals
 from .vocabulary import Scores
 
 __all__ = ["UpdateError", "Updater"]
@@ -72,17 +73,19 @@ class Updater:
         lr: float,
         seed: int,
         apart: bool = False,
+        signals: TokenSignals | None = None,
     ) -> dict[str, float]:
         """Make the epochs and minibatches of one step; return its metrics.
 
         `apart` says that what sampled the trajectories is not the model as it is now: older weights, or an engine with
-        a gap. With `loss.importance` they are then weighted for it, at the price of a forward pass.
+        a gap. With `loss.importance` they are then weighted for it, at the price of a forward pass. `signals` of these
+        trajectories are noted by that pass and by the first optimizer step's, before it moves a weight.
         """
         started = time.monotonic()
         rows = rows_of(trajectories, advantages)
         weights: dict[str, float] = {}
         if apart and self._loss.importance != "none":
-            rows, weights = self._weighted(rows)
+            rows, weights = self._weighted(rows, signals)
         for group in self._optimizer.param_groups:
             group["lr"] = lr
         owners = np.array(sorted({row.owner for row in rows}), dtype=np.int64)
@@ -101,9 +104,11 @@ class Updater:
                 )
                 if not weighed:
                     continue
-                norms.append(self._step(weighed, sums, first=steps == 0))
+                norms.append(self._step(weighed, sums, first=steps == 0, signals=signals))
                 steps += 1
         sums = _added(self._processes.gather(sums))
+        if signals is not None:
+            signals.gather(self._processes)
         tokens = max(1.0, sums.get("tokens", 0.0))
         fresh = max(1.0, sums.get("fresh_tokens", 0.0))
         return {
@@ -124,7 +129,7 @@ class Updater:
             **weights,
         }
 
-    def _weighted(self, rows: Sequence[Row]) -> tuple[list[Row], dict[str, float]]:
+    def _weighted(self, rows: Sequence[Row], signals: TokenSignals | None = None) -> tuple[list[Row], dict[str, float]]:
         """Return the rows with the proximal policy's log-probabilities and importance weights, and metrics of both.
 
         Rows of trajectories without a signal stay as they are: their policy term has no weight.
@@ -133,8 +138,10 @@ class Updater:
         chosen = [row for row in rows if row.owner in loud]
         if not chosen:
             return list(rows), {}
-        proximal, sampled = self._score_all(chosen), [row.logprobs_N for row in chosen]
+        proximal, sampled = self._score_all(chosen, signals), [row.logprobs_N for row in chosen]
         owners = [row.owner for row in chosen]
+        if signals is not None:
+            signals.gather(self._processes)
         found = importance_of(proximal, sampled, owners, self._loss.importance, self._loss.importance_cap)
         weighted = [
             replace(row, logprobs_N=logprobs_N, importance_N=weight_N)
@@ -145,20 +152,22 @@ class Updater:
         return [*weighted, *silent], {**gap, **found.metrics}
 
     @torch.no_grad()
-    def _score_all(self, rows: Sequence[Row]) -> list[NDArray[np.float32]]:
+    def _score_all(self, rows: Sequence[Row], signals: TokenSignals | None) -> list[NDArray[np.float32]]:
         """Return the model's log-probabilities of the decision tokens, float32 [N] a row, on every process."""
         self._model.eval()
         company, number = self._processes, {id(row): index for index, row in enumerate(rows)}
         own: dict[int, NDArray[np.float32]] = {}
         for part in deal(rows, self._config.micro_tokens, company.rank, company.world):
-            logprobs_N = self._score(self._model, collate(part or weightless(rows), self._device)).logprobs_N
+            scores = self._score(self._model, collate(part or weightless(rows), self._device))
+            if part and signals is not None:
+                signals.note(part, scores)
             ends = np.cumsum([len(row.targets_N) for row in part or ()])
-            for row, scores_N in zip(part or (), np.split(logprobs_N.float().cpu().numpy(), ends), strict=False):
+            for row, scores_N in zip(part or (), np.split(scores.logprobs_N.float().cpu().numpy(), ends), strict=False):
                 own[number[id(row)]] = scores_N
         found = {index: scores_N for share in company.gather(own) for index, scores_N in share.items()}
         return [found[index] for index in range(len(rows))]
 
-    def _step(self, weighed: Sequence[Row], sums: dict[str, float], first: bool) -> float:
+    def _step(self, weighed: Sequence[Row], sums: dict[str, float], first: bool, signals: TokenSignals | None) -> float:
         self._model.train()
         self._optimizer.zero_grad(set_to_none=True)
         world = self._processes.world
@@ -193,6 +202,8 @@ class Updater:
             gap_N = logprobs_N.detach() - batch.logprobs_N
             _add(sums, policy=policy.detach(), tokens=len(gap_N), clipped=clipped_N.sum())
             _add(sums, forward=len(batch.token_ids_T), rows=sum(len(row.token_ids_T) for row in rows))
+            if first and signals is not None:
+                signals.note(rows, Scores(logprobs_N, entropy_N))
             if first:
                 _add(sums, gap=gap_N.abs().sum(), entropy=entropy_N.detach().sum(), fresh_tokens=len(gap_N))
                 _add(sums, widest=gap_N.abs().max(), sampler_kl=(gap_N.exp() - 1 - gap_N).sum())

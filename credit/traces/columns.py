@@ -1,7 +1,7 @@
 """The token columns of episodes as one Parquet table: a row a token.
 
-Masked log-probabilities and absent ledger terms are null, never 0. Terms are float64, so that a ledger comes back
-exactly; they are constant over long stretches and cost little once encoded.
+Masked log-probabilities, absent ledger terms, and signals where nothing was computed are null, never 0. Terms are
+float64, so that a ledger comes back exactly; they are constant over long stretches and cost little once encoded.
 """
 
 import os
@@ -18,9 +18,13 @@ from accredit.credit.errors import TraceError
 from accredit.credit.ledger import Credit, Ledger
 from accredit.credit.trajectory import Trajectory
 
-__all__ = ["EpisodeColumns", "TokenColumns", "read_rows", "sync_folder", "to_table", "write_atomically"]
+__all__ = ["SIGNALS", "EpisodeColumns", "TokenColumns", "read_rows", "sync_folder", "to_table", "write_atomically"]
 
 ROW_GROUP_TOKENS = 65_536
+_REPEATING = ["episode_id", "kind", "turn", "token"]  # numbers get smaller, and sooner, without a dictionary
+
+SIGNALS = ("trainer_logprob", "entropy")
+"""What an update computes of a token before it moves a weight, in nats: the trainer's log-probability, the entropy."""
 
 
 class EpisodeColumns(NamedTuple):
@@ -29,6 +33,7 @@ class EpisodeColumns(NamedTuple):
     trajectory: Trajectory
     credit: Credit | None
     token_bytes: Sequence[bytes]
+    signals: Mapping[str, NDArray[np.float32]]
 
 
 class TokenColumns(NamedTuple):
@@ -38,6 +43,7 @@ class TokenColumns(NamedTuple):
     logprobs_T: NDArray[np.float32]
     token_bytes: list[bytes]
     credit: Credit | None
+    signals: dict[str, NDArray[np.float32]]
 
 
 def to_table(episodes: Sequence[EpisodeColumns]) -> pa.Table:
@@ -51,12 +57,11 @@ def to_table(episodes: Sequence[EpisodeColumns]) -> pa.Table:
             kinds.append(str(span.kind))
             kind_lengths.append(len(span))
             turns.append(span.turn)
-    logprobs_N = _joined([e.trajectory.logprobs for e in episodes], np.float32)
     columns: dict[str, Any] = {
         "episode_id": _repeated([e.trajectory.episode_id for e in episodes], lengths),
         "position": pa.array(_joined([np.arange(n, dtype=np.int32) for n in lengths], np.int32)),
         "token_id": pa.array(_joined([e.trajectory.token_ids for e in episodes], np.int32)),
-        "logprob": pa.array(logprobs_N, mask=np.isnan(logprobs_N)),
+        "logprob": _numbers_or_null([e.trajectory.logprobs for e in episodes]),
         "kind": _repeated(kinds, kind_lengths),
         "turn": pa.array(np.repeat(np.array(turns, dtype=np.int32), kind_lengths)),
         "token": pa.array([b for e in episodes for b in e.token_bytes], type=pa.binary()).dictionary_encode(),
@@ -68,13 +73,25 @@ def to_table(episodes: Sequence[EpisodeColumns]) -> pa.Table:
         for name in dict.fromkeys(name for x in ledgers if x is not None for name in x.terms):
             parts = [None if x is None else x.terms.get(name) for x in ledgers]
             terms[f"{quantity}:{name}"] = _nullable(parts, lengths)
+    for name in SIGNALS:
+        nothing = [np.full(n, np.nan, dtype=np.float32) for n in lengths]
+        columns[name] = _numbers_or_null(
+            [e.signals.get(name, none_T) for e, none_T in zip(episodes, nothing, strict=True)]
+        )
     return pa.table(columns | terms)
 
 
 def write_atomically(table: pa.Table, path: Path) -> None:
     """Write `table` so that `path` either does not exist or is whole and on disk."""
     unfinished = path.with_name(f".{path.name}.unfinished")
-    pq.write_table(table, unfinished, compression="zstd", row_group_size=ROW_GROUP_TOKENS)
+    pq.write_table(
+        table,
+        unfinished,
+        compression="zstd",
+        row_group_size=ROW_GROUP_TOKENS,
+        use_dictionary=_REPEATING,
+        write_statistics=["episode_id"],
+    )
     with unfinished.open("rb") as file:
         os.fsync(file.fileno())
     unfinished.replace(path)
@@ -100,7 +117,8 @@ def read_rows(path: Path, first_row: int, record: Mapping[str, Any]) -> TokenCol
     rows: int = record["tokens"]["rows"]
     credit_terms, advantage_terms = record["credit_terms"], record["advantage_terms"]
     terms = [*(f"credit:{n}" for n in credit_terms or ()), *(f"advantage:{n}" for n in advantage_terms or ())]
-    table = _slice(path, first_row, rows, ["episode_id", "token_id", "logprob", "token", *terms])
+    signals: list[str] = [name for name in record.get("signals", ()) if name in SIGNALS]
+    table = _slice(path, first_row, rows, ["episode_id", "token_id", "logprob", "token", *signals, *terms])
     found = table["episode_id"].unique().to_pylist()
     if table.num_rows != rows or (rows and found != [record["episode_id"]]):
         raise TraceError(
@@ -118,6 +136,7 @@ def read_rows(path: Path, first_row: int, record: Mapping[str, Any]) -> TokenCol
         table["logprob"].to_numpy().astype(np.float32),
         table["token"].cast(pa.binary()).to_pylist(),
         credit,
+        {name: table[name].to_numpy().astype(np.float32) for name in signals},
     )
 
 
@@ -155,10 +174,15 @@ def _joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
     return np.concatenate([np.zeros(0, dtype=dtype), *parts]).astype(dtype, copy=False)
 
 
+def _numbers_or_null(parts: Sequence[NDArray[np.float32]]) -> pa.Array:
+    numbers_N = _joined(parts, np.float32)
+    return pa.array(numbers_N, mask=np.isnan(numbers_N))
+
+
 def _repeated(values: Sequence[str], lengths: Sequence[int]) -> pa.DictionaryArray:
-    names = list(dict.fromkeys(values))
-    codes = np.array([names.index(value) for value in values], dtype=np.int32)
-    return pa.DictionaryArray.from_arrays(pa.array(np.repeat(codes, lengths)), pa.array(names, type=pa.string()))
+    places: dict[str, int] = {}
+    codes = np.array([places.setdefault(value, len(places)) for value in values], dtype=np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(np.repeat(codes, lengths)), pa.array(list(places), pa.string()))
 
 
 def _nullable(parts: Sequence[NDArray[np.float64] | None], lengths: Sequence[int]) -> pa.Array:

@@ -6,11 +6,14 @@ written more than once in a step (a resumed run), the last line counts.
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from accredit.credit.errors import TraceError
 from accredit.credit.ledger import Credit
@@ -28,13 +31,18 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredEpisode:
-    """One episode as it was stored. `credit` is None where no credit function ran."""
+    """One episode as it was stored.
+
+    `credit` is None where no credit function ran. `signals` is what the update computed, by name (`trainer_logprob`,
+    `entropy`): float32 [T] in nats, NaN where it computed nothing; empty where no update was made.
+    """
 
     trajectory: Trajectory
     credit: Credit | None
     token_bytes: list[bytes]
     step: int
     split: str
+    signals: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
         """Show the episode in a notebook: its text with the mask and its credit, calls and charges."""
@@ -141,7 +149,8 @@ class TraceReader:
             )
         columns = read_rows(self.folder / record["tokens"]["file"], record["tokens"]["first_row"], record)
         trajectory = from_record(record, columns.token_ids_T, columns.logprobs_T)
-        return StoredEpisode(trajectory, columns.credit, columns.token_bytes, record["step"], record["split"])
+        about = (record["step"], record["split"])
+        return StoredEpisode(trajectory, columns.credit, columns.token_bytes, *about, columns.signals)
 
     def rows(self) -> list[IndexRow]:
         """Return a row for every whole line of `episodes.jsonl`, in order, whether the index names it or not."""

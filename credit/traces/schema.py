@@ -5,7 +5,7 @@ version can add some; a newer major version is refused.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -22,7 +22,8 @@ from .summary import Summary, summary_of
 
 __all__ = ["SCHEMA_VERSION", "IndexRow", "check_version", "from_record", "to_record"]
 
-SCHEMA_VERSION = "1.2"  # 1.1 added options, 1.2 the summary
+SCHEMA_VERSION = "1.3"  # 1.1 added options, 1.2 the summary, 1.3 the signals
+_PLAIN = (str, int, type(None))
 _FLOAT = "$float"  # tags a number that JSON cannot hold: a model may well write {"qty": NaN}, or the tag itself
 
 
@@ -107,9 +108,18 @@ def check_version(record: Mapping[str, Any], where: str) -> None:
 
 
 def to_record(
-    trajectory: Trajectory, credit: Credit | None, step: int, split: str, file: str, first_row: int
+    trajectory: Trajectory,
+    credit: Credit | None,
+    step: int,
+    split: str,
+    file: str,
+    first_row: int,
+    signals: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Return the JSON object of one episode. `file` and `first_row` say where its token columns lie."""
+    """Return the JSON object of one episode.
+
+    `file` and `first_row` say where its token columns lie, `signals` which of them an update has filled.
+    """
     t = trajectory
     return {
         "schema_version": SCHEMA_VERSION,
@@ -139,6 +149,7 @@ def to_record(
         "summary": summary_of(t, credit).to_json(),
         "credit_terms": None if credit is None else list(credit.credit.terms),
         "advantage_terms": None if credit is None else list(credit.advantage.terms),
+        "signals": list(signals),
         "tokens": {"file": file, "first_row": first_row, "rows": len(t)},
     }
 
@@ -213,6 +224,8 @@ def _call(record: Mapping[str, Any]) -> Call:
 
 
 def _tag_floats(value: Any) -> Any:
+    if isinstance(value, _PLAIN):
+        return value
     if isinstance(value, float) and not math.isfinite(value):
         return {_FLOAT: repr(value)}
     if isinstance(value, Mapping):

@@ -54,12 +54,12 @@ def summary_of(trajectory: Trajectory, credit: Credit | None) -> Summary:
     failed = {str(call.status) for call in t.calls if not call.status.ran}
     figures: dict[str, float | None] = dict.fromkeys(("credit_low", "credit_high", "on_calls", "on_thoughts"))
     if credit is not None:
-        credit_T = credit.credit.total
-        figures["on_calls"] = float(credit_T[decided_T & in_call_T].sum())
-        figures["on_thoughts"] = float(credit_T[decided_T & ~in_call_T].sum())
-        if decided_T.any():
-            figures["credit_low"] = float(credit_T[decided_T].min())
-            figures["credit_high"] = float(credit_T[decided_T].max())
+        credit_N, in_call_N = credit.credit.total[decided_T], in_call_T[decided_T]
+        figures["on_calls"] = float(credit_N[in_call_N].sum())
+        figures["on_thoughts"] = float(credit_N[~in_call_N].sum())
+        if credit_N.size:
+            figures["credit_low"] = float(credit_N.min())
+            figures["credit_high"] = float(credit_N.max())
     return Summary(
         trained=int(decided_T.sum()),
         charged=float(sum(charge.amount for charge in t.charges)),

@@ -6,21 +6,27 @@ The token columns of a step are written first, whole and on disk, before any lin
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from accredit.credit.errors import TraceError
 from accredit.credit.ledger import Credit
-from accredit.credit.trajectory import Group
+from accredit.credit.trajectory import Group, Trajectory
 
-from .columns import EpisodeColumns, sync_folder, to_table, write_atomically
+from .columns import SIGNALS, EpisodeColumns, sync_folder, to_table, write_atomically
 from .reader import StoredEpisode
 from .schema import IndexRow, to_record
 
 __all__ = ["TraceWriter"]
 
 TokenBytes = Callable[[Sequence[int]], Sequence[bytes]]
+Signals = Mapping[str, NDArray[np.float32]]
+
+_JSON = json.JSONEncoder(allow_nan=False, separators=(",", ":"), check_circular=False)
 
 
 class TraceWriter:
@@ -38,6 +44,7 @@ class TraceWriter:
         credits: Sequence[Sequence[Credit]] | None,
         token_bytes: TokenBytes,
         split: str = "train",
+        signals: Sequence[Signals] | None = None,
     ) -> None:
         """Store all episodes of `groups`.
 
@@ -47,12 +54,14 @@ class TraceWriter:
             credits: one `Credit` an episode, in the groups' order; None where no credit function ran.
             token_bytes: gives the exact bytes of each id, special tokens as their text.
             split: `train` or `heldout`.
+            signals: what the update computed, one mapping an episode in the groups' order: `trainer_logprob` and
+                `entropy`, float32 [T] in nats, NaN where it computed nothing. None where there was no update.
 
         Raises:
             TraceError: an episode has no id or one used before in this step, or lengths do not fit.
 
         """
-        self._write(step, _flatten(groups, credits, token_bytes), split)
+        self._write(step, _flatten(groups, credits, token_bytes, signals), split)
 
     def write_stored(self, step: int, episodes: Sequence[StoredEpisode], split: str = "train") -> None:
         """Store episodes that were read elsewhere, as they are.
@@ -61,7 +70,7 @@ class TraceWriter:
             TraceError: as for `write`.
 
         """
-        self._write(step, [EpisodeColumns(e.trajectory, e.credit, e.token_bytes) for e in episodes], split)
+        self._write(step, [EpisodeColumns(e.trajectory, e.credit, e.token_bytes, e.signals) for e in episodes], split)
 
     def _write(self, step: int, episodes: Sequence[EpisodeColumns], split: str) -> None:
         keys = self._new_keys(step, episodes)
@@ -70,8 +79,8 @@ class TraceWriter:
         path = self._free_path(step)
         records: list[dict[str, Any]] = []
         first_row = 0
-        for trajectory, credit, _ in episodes:
-            records.append(to_record(trajectory, credit, step, split, path.name, first_row))
+        for trajectory, credit, _, signals in episodes:
+            records.append(to_record(trajectory, credit, step, split, path.name, first_row, signals))
             first_row += len(trajectory)
         lines = [_line(record) for record in records]
         write_atomically(to_table(episodes), path)
@@ -91,7 +100,7 @@ class TraceWriter:
         if step < 0:
             raise TraceError(f"step is {step}, expected 0 or more")
         keys: set[tuple[int, str]] = set()
-        for trajectory, _, _ in episodes:
+        for trajectory, *_ in episodes:
             key = (step, trajectory.episode_id)
             if not trajectory.episode_id:
                 raise TraceError(
@@ -131,13 +140,19 @@ class TraceWriter:
 
 
 def _flatten(
-    groups: Sequence[Group], credits: Sequence[Sequence[Credit]] | None, token_bytes: TokenBytes
+    groups: Sequence[Group],
+    credits: Sequence[Sequence[Credit]] | None,
+    token_bytes: TokenBytes,
+    signals: Sequence[Signals] | None,
 ) -> list[EpisodeColumns]:
     if credits is not None and [len(c) for c in credits] != [len(g) for g in groups]:
         raise TraceError(
             f"credits are for groups of {[len(c) for c in credits]}, found groups of {[len(g) for g in groups]}: "
             "pass one Credit an episode"
         )
+    count = sum(len(group) for group in groups)
+    if signals is not None and len(signals) != count:
+        raise TraceError(f"signals are for {len(signals)} episodes, found {count}: pass one mapping an episode")
     episodes: list[EpisodeColumns] = []
     for index, group in enumerate(groups):
         for member, trajectory in enumerate(group.trajectories):
@@ -153,13 +168,26 @@ def _flatten(
                     f"the ledgers have {credit.credit.length} and {credit.advantage.length} tokens but episode "
                     f"'{trajectory.episode_id}' has {len(trajectory)}: pass the credit of this trajectory"
                 )
-            episodes.append(EpisodeColumns(trajectory, credit, found))
+            own = {} if signals is None else signals[len(episodes)]
+            _check_signals(own, trajectory)
+            episodes.append(EpisodeColumns(trajectory, credit, found, own))
     return episodes
+
+
+def _check_signals(signals: Signals, trajectory: Trajectory) -> None:
+    for name, values_T in signals.items():
+        if name not in SIGNALS:
+            raise TraceError(f"signal '{name}' has no column, expected one of {', '.join(SIGNALS)}")
+        if values_T.shape != (len(trajectory),):
+            raise TraceError(
+                f"signal '{name}' has shape {values_T.shape} but episode '{trajectory.episode_id}' has "
+                f"{len(trajectory)} tokens: pass a number a token, NaN where there is none"
+            )
 
 
 def _line(record: dict[str, Any]) -> bytes:
     try:
-        text = json.dumps(record, allow_nan=False, separators=(",", ":"))
+        text = _JSON.encode(record)
     except (TypeError, ValueError) as error:
         raise TraceError(
             f"episode '{record.get('episode_id')}' holds what JSON cannot ({error}): "

@@ -47,12 +47,7 @@ function tokenFacts(episode, token) {
     ["turn", span.turn < 0 ? "before the first" : `${span.turn} (policy ${episode.header.policy_versions[span.turn]})`],
   ];
   if (!Number.isNaN(logprob)) facts.push(["log-prob", `${plain(logprob, 4)} nats (p ${plain(Math.exp(logprob), 3)})`]);
-  const trainer = episode.columns.get("trainer_logprob")?.[token];
-  if (trainer !== undefined && !Number.isNaN(trainer)) {
-    facts.push(["trainer", `${plain(trainer, 4)} nats`], ["ratio", `${plain(Math.exp(trainer - logprob), 4)} (gap ${signed(trainer - logprob)})`]);
-  }
-  const entropy = episode.columns.get("entropy")?.[token];
-  if (entropy !== undefined && !Number.isNaN(entropy)) facts.push(["entropy", `${plain(entropy, 4)} nats`]);
+  facts.push(...updateFacts(episode, token));
   facts.push(["mask", MASK_REASONS[span.kind]]);
   if (last - first > 1) facts.push(["shares", `a character with ids ${Array.from(episode.ids.subarray(first, last)).join(" ")}`]);
   if (last - first > 1 || episode.tokenText(token).includes("\ufffd")) {
@@ -60,6 +55,20 @@ function tokenFacts(episode, token) {
     facts.push(["bytes", hex.join(" ") + (episode.byteLengths[token] > 24 ? " …" : "")]);
   }
   if (episode.header.straddles.includes(token)) facts.push(["straddles", "its bytes belong to two spans or calls"]);
+  return facts;
+}
+
+// What the update computed of a token, where the episode has it at all; a dash for a token that it did not look at.
+function updateFacts(episode, token) {
+  const [trainer, gap, entropy] = [episode.columns.get("trainer_logprob"), episode.signal("gap"), episode.columns.get("entropy")];
+  const number = (value, text) => (Number.isNaN(value) ? "—" : text(value));
+  const nats = (value) => `${plain(value, 4)} nats`;
+  const facts = [];
+  if (trainer) {
+    facts.push(["trainer", number(trainer[token], nats)]);
+    facts.push(["ratio", number(gap[token], (value) => `${plain(Math.exp(value), 4)} (gap ${signed(value)})`)]);
+  }
+  if (entropy) facts.push(["entropy", number(entropy[token], nats)]);
   return facts;
 }
 

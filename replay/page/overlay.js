@@ -1,12 +1,13 @@
 // What the colours mean: which overlays an episode has, and the bucket of a value.
 //
-// Signed overlays have four buckets a sign and one for exactly 0; log-probability and entropy have four of one hue. A
-// bucket is the name of a highlight in style.css, null draws nothing.
+// Signed overlays have four buckets a sign and one for exactly 0; log-probability and entropy have four of one hue. What
+// the update computed has one more, for decisions that it did not look at. A bucket is the name of a highlight in
+// marks.css, null draws nothing.
 
 import { partsOf } from "./episode.js";
 
 const LEVELS = 4;
-export const HIGHLIGHTS = ["zero", "trained", "special", "even"];
+export const HIGHLIGHTS = ["zero", "unseen", "trained", "special", "even"];
 for (let level = 1; level <= LEVELS; level++) HIGHLIGHTS.push(`pos-${level}`, `neg-${level}`, `low-${level}`);
 
 const NATS = 4; // log-probability at which the strongest colour begins its last quarter
@@ -24,7 +25,7 @@ export function overlaysOf(episode) {
     }
   }
   const policy = [{ name: "logprob", label: "log-probability" }];
-  if (episode.columns.has("trainer_logprob")) policy.push({ name: "gap", label: "trainer − sampler" });
+  if (episode.columns.has("trainer_logprob")) policy.push({ name: "gap", label: "trainer–sampler gap" });
   if (episode.columns.has("entropy")) policy.push({ name: "entropy", label: "entropy" });
   policy.push({ name: "mask", label: "mask" });
   return [...totals, ...terms, ...policy.map((overlay) => ({ ...overlay, group: "Policy" }))];
@@ -45,21 +46,28 @@ export function isSigned(name) {
   return name === "gap" || partsOf(name).quantity === "credit" || partsOf(name).quantity === "advantage";
 }
 
+// Whether an overlay shows what the update computed, which a decision that it left out lacks.
+export function ofUpdate(name) {
+  return name === "gap" || name === "entropy";
+}
+
 // Returns (token, span) -> bucket.
 export function bucketer(episode, name, scale = scaleOf(episode, name)) {
   if (name === "mask") return (token, span) => (span.trained ? "trained" : null);
   const values = episode.signal(name);
   if (!values) return () => null;
+  const absent = (span) => (span.trained && ofUpdate(name) ? "unseen" : null);
   if (!isSigned(name)) {
     return (token, span) => {
-      if (!span.trained || Number.isNaN(values[token])) return null;
+      if (!span.trained || Number.isNaN(values[token])) return absent(span);
       const level = Math.min(LEVELS, Math.floor((Math.abs(values[token]) / scale) * LEVELS));
       return level < 1 ? null : `low-${level}`;
     };
   }
   return (token, span) => {
     const value = values[token];
-    if (value === 0 || Number.isNaN(value)) return span.trained && value === 0 ? "zero" : null;
+    if (Number.isNaN(value)) return absent(span);
+    if (value === 0) return span.trained ? "zero" : null;
     return `${value > 0 ? "pos" : "neg"}-${levelOf(value, scale)}`;
   };
 }
@@ -71,7 +79,7 @@ export function jumpName(name) {
 
 export function titleOf(name) {
   const { label, quantity, term } = partsOf(name);
-  const plainName = { logprob: "log-probability", gap: "log-probability, trainer − sampler" }[quantity] ?? quantity;
+  const plainName = { logprob: "log-probability", gap: "trainer–sampler gap" }[quantity] ?? quantity;
   return [term === null ? plainName : `${quantity}, term ${term}`, label].filter(Boolean).join(" · ");
 }
 
@@ -86,19 +94,20 @@ export function legendOf(episode, name, presses, shared = null) {
   }
   const scale = shared?.scale ?? scaleOf(episode, name, presses);
   const swatches = [];
+  const rest = [ofUpdate(name) ? { bucket: "unseen", text: "not in the update: no number" } : null, { bucket: "masked", text: "masked" }].filter(Boolean);
   if (!isSigned(name)) {
     const sign = name === "logprob" ? "−" : "";
     swatches.push({ bucket: "plain", text: `${name === "logprob" ? "above" : "below"} ${sign}${short(scale / LEVELS)}` });
     for (let level = 1; level <= LEVELS; level++) swatches.push({ bucket: `low-${level}`, text: `${sign}${short((level * scale) / LEVELS)}` });
     swatches.at(-1).text += name === "logprob" ? " and below" : " and above";
-    return { title: titleOf(name), unit: "nats", swatches: [...swatches, { bucket: "masked", text: "masked" }] };
+    return { title: titleOf(name), unit: "nats", swatches: [...swatches, ...rest] };
   }
   for (let level = LEVELS; level >= 1; level--) swatches.push({ bucket: `neg-${level}`, text: level === LEVELS ? `−${short(scale)}` : "" });
   swatches.push({ bucket: "zero", text: "0" });
   for (let level = 1; level <= LEVELS; level++) swatches.push({ bucket: `pos-${level}`, text: level === LEVELS ? `+${short(scale)}` : "" });
   const whose = shared?.words ?? (episode.header.group ? "one scale for the group" : "scale of this episode");
   const factor = presses ? ` × ${short(2 ** (presses / STEPS))})` : ")";
-  return { title: titleOf(name), unit: `in ${unitOf(name)}, ${whose} (99th percentile${factor}`, swatches: [...swatches, { bucket: "masked", text: "masked" }] };
+  return { title: titleOf(name), unit: `in ${unitOf(name)}, ${whose} (99th percentile${factor}`, swatches: [...swatches, ...rest] };
 }
 
 export function short(value) {

@@ -18,7 +18,7 @@ export function paletteOf(element) {
 }
 
 // Of `columns` equal parts of the tokens [from, to): the greatest and the least value, and whether any token of it is
-// trained (2), only masked ones (1) or none (0).
+// trained (2), only masked ones (1) or none (0). A decision without a number counts as none.
 export function summary(episode, name, columns, from, to) {
   const high = new Float32Array(columns), low = new Float32Array(columns), kind = new Uint8Array(columns);
   const values = name === "mask" ? null : episode.signal(name);
@@ -29,6 +29,7 @@ export function summary(episode, name, columns, from, to) {
       const first = Math.floor((t - from) * share);
       const last = Math.min(columns, Math.max(first + 1, Math.floor((t + 1 - from) * share)));
       const value = values && span.trained ? values[t] : 0;
+      if (Number.isNaN(value)) continue;
       for (let column = first; column < last; column++) {
         if (mark > kind[column]) kind[column] = mark;
         if (value > high[column]) high[column] = value;

@@ -234,6 +234,56 @@ def test_options_and_arguments_that_json_cannot_hold_come_back(tmp_path: Path) -
     assert found.calls[0].arguments == written
 
 
+def test_signals_come_back_exactly_and_null_is_no_zero(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    pair = [sample("a"), sample("b", turns=3)]
+    noise = np.random.default_rng(0)
+    given = [
+        {
+            name: np.where(t.credit_mask & (noise.random(len(t)) < 0.5), noise.normal(size=len(t)), np.nan).astype("f4")
+            for name in ("trainer_logprob", "entropy")
+        }
+        for t in pair
+    ]
+    TraceWriter(tmp_path / "x").write(1, [Group((t,)) for t in pair], None, byte_ids, signals=given)
+    TraceWriter(tmp_path / "y").write_stored(1, list(TraceReader(tmp_path / "x").episodes()))  # a copy keeps them
+    for folder in ("x", "y"):
+        for episode, expected in zip(TraceReader(tmp_path / folder).episodes(), given, strict=True):
+            assert list(episode.signals) == ["trainer_logprob", "entropy"]
+            for name, values_T in episode.signals.items():
+                assert values_T.dtype == np.float32
+                np.testing.assert_array_equal(values_T, expected[name])
+    frame = pandas.read_parquet(tmp_path / "x" / "tokens-00000001.parquet")
+    assert frame.entropy.isna().sum() == sum(np.isnan(one["entropy"]).sum() for one in given)
+
+
+def test_traces_without_signals_open_without(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    TraceWriter(tmp_path).write(0, [Group((sample("a"),))], None, byte_ids)
+    assert TraceReader(tmp_path).episode("a").signals == {}
+    (tokens,) = tmp_path.glob("tokens-*.parquet")
+    pq.write_table(pq.read_table(tokens).drop_columns(["trainer_logprob", "entropy"]), tokens)
+    lines = [json.loads(line) for line in (tmp_path / "episodes.jsonl").read_text().splitlines()]
+    del lines[0]["signals"]
+    (tmp_path / "episodes.jsonl").write_text(json.dumps({**lines[0], "schema_version": "1.2"}) + "\n")
+    (tmp_path / "index.jsonl").unlink()
+    episode = TraceReader(tmp_path).episode("a")
+    assert episode.signals == {}
+    assert_same(episode.trajectory, sample("a"))
+
+
+def test_signals_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    trajectory = sample("a")
+    for signals, told in (
+        ([], "signals are for 0 episodes, found 1"),
+        ([{"entropy": np.zeros(3, dtype=np.float32)}], "shape .* episode 'a' has"),
+        ([{"surprise": np.zeros(len(trajectory), dtype=np.float32)}], "'surprise' has no column"),
+    ):
+        with pytest.raises(TraceError, match=told):
+            TraceWriter(tmp_path).write(0, [Group((trajectory,))], None, byte_ids, signals=signals)
+
+
 def test_an_episode_that_could_not_be_written_may_be_written_again(tmp_path: Path) -> None:
     writer, broken = TraceWriter(tmp_path), Recorder(episode_id="a", options={"task": object()})
     with pytest.raises(TraceError, match="options, seeds, arguments"):

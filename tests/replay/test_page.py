@@ -9,8 +9,9 @@ import pytest
 from opened_page import Opened
 from sample_episodes import shop_group
 
-from accredit.credit import Recorder, StopReason
-from accredit.credit.traces import StoredEpisode
+from accredit.credit import Group, Recorder, StopReason
+from accredit.credit.traces import StoredEpisode, TraceWriter
+from accredit.replay import export
 from accredit.replay.bundle import join_modules
 from accredit.replay.html_file import page_of
 
@@ -198,25 +199,44 @@ def test_ids_inside_one_character_are_joined_and_keep_their_ids(opened: Opened, 
     assert page.locator(".token").inner_text() == "a"
 
 
-def test_what_the_trainer_computed_can_be_laid_over_the_text(
+def test_what_the_update_computed_is_laid_over_the_text_and_in_the_ledger(
     opened: Opened, first: StoredEpisode, tmp_path: Path
 ) -> None:
-    at = first.trajectory.decisions[0].start
-    trainer = first.trajectory.logprobs.astype(float) + np.where(np.arange(len(first.trajectory)) % 2, 0.2, -0.1)
-    entropy = np.where(first.trajectory.credit_mask, 0.7, np.nan)
-    file = tmp_path / "scored.html"
+    t = first.trajectory
+    decision = t.decisions[0]
+    at, left_out, masked = decision.start, decision.end - 1, int(np.flatnonzero(~t.credit_mask)[-1])
+    trainer = t.logprobs + np.where(np.arange(len(t)) % 2, 0.2, -0.1).astype("f4")
+    entropy = np.where(t.credit_mask, 0.7, np.nan).astype("f4")
+    trainer[left_out] = entropy[left_out] = np.nan
+    credits = None if first.credit is None else [[first.credit]]
     signals = {"trainer_logprob": trainer, "entropy": entropy}
-    file.write_text(page_of([first], signals=lambda _: signals), encoding="utf-8")
+    words_of = dict(zip(t.token_ids.tolist(), first.token_bytes, strict=True))
+    TraceWriter(tmp_path / "traces").write(
+        12, [Group((t,))], credits, lambda ids: [words_of[i] for i in ids], signals=[signals]
+    )
+    file = export(tmp_path, tmp_path / "scored.html")  # no option: what training stored is shown
     page = opened.goto(file, f"#token={at}&overlay=gap")
-    gap = trainer[at] - first.trajectory.logprobs[at]
+    gap = trainer[at] - t.logprobs[at]
     facts = page.locator("#ledger > dl").inner_text()
     assert f"{np.exp(gap):.4f}" in facts and "0.7000 nats" in facts
-    assert (
-        "trainer − sampler" in page.locator("#legend").inner_text() and "nats" in page.locator("#legend").inner_text()
-    )
-    assert any(name.startswith("neg-") for name in opened.drawn())
+    labels = page.locator("#overlay option").all_inner_texts()
+    assert "trainer–sampler gap" in labels and "entropy" in labels
+    legend = page.locator("#legend").inner_text()
+    assert "trainer–sampler gap" in legend and "nats" in legend and "no number" in legend
+    assert {"unseen"} < set(opened.drawn()) and any(name.startswith("neg-") for name in opened.drawn())
     page.select_option("#overlay", "entropy")
     opened.until("[...CSS.highlights].some(([name, h]) => h.size && name.startsWith('low-'))")
+    for token in (left_out, masked):
+        page = opened.goto(file, f"#token={token}&overlay=entropy")
+        facts = page.locator("#ledger > dl").inner_text().split("\n")
+        assert [facts[facts.index(name) + 1] for name in ("trainer", "ratio", "entropy")] == ["—", "—", "—"]
+
+
+def test_without_an_update_the_page_has_neither_its_overlays_nor_its_rows(opened: Opened, shop: Path) -> None:
+    page = opened.goto(shop, "#episode=ep-0&step=12&token=204")
+    assert "log-probability" in page.locator("#overlay option").all_inner_texts()
+    assert page.locator("#overlay option:is([value=gap], [value=entropy])").count() == 0
+    assert not {"ratio", "trainer", "entropy"} & set(page.locator("#ledger > dl").inner_text().split("\n"))
 
 
 def test_the_run_block_is_plain_json(shop: Path) -> None:

@@ -86,6 +86,18 @@ def test_masked_tokens_in_the_ledger_say_why(episode: StoredEpisode) -> None:
     assert "masked: written by the environment" in text and "masked: template, nobody sampled it" in text
 
 
+def test_the_ledger_has_what_the_update_computed_and_a_dash_where_it_did_not_look(episode: StoredEpisode) -> None:
+    assert "ratio" not in printed(episode, ledger=9)
+    t = episode.trajectory
+    at = t.decisions[0].start
+    trainer = np.where(np.arange(len(t)) == at, t.logprobs + np.float32(0.5), np.nan).astype(np.float32)
+    signals = {"trainer_logprob": trainer, "entropy": np.where(np.isnan(trainer), np.nan, np.float32(0.25))}
+    head, first, second = printed(dataclasses.replace(episode, signals=signals), ledger=2).splitlines()[-3:]
+    assert head.split()[4:7] == ["trainer", "ratio", "entropy"]
+    assert f"{trainer[at]:.3f}  1.649  0.250" in re.sub(" {2,}", "  ", first)
+    assert "—  —  —" in re.sub(" {2,}", "  ", second)
+
+
 HOSTILE = "\x1b[2J\x1b]0;t\x07\r\x9b1m\u202egnp.exe\u2066\u200f\U000e0041\x00\x7f"
 
 

@@ -117,6 +117,10 @@ def test_two_processes_make_the_update_of_one(facts, case):
     assert found["moved"] > 0.005
     assert found["weights"] < 0.02 * found["moved"]  # AdamW divides gradients near 0 by their own size
     assert 0.4 < found["share"] < 0.6
+    alone, together = found["signals"]
+    for values_T, expected_T in zip(together, alone, strict=True):
+        assert values_T == pytest.approx(expected_T, abs=1e-4)  # float32; 9 stands for NaN
+    assert any(value != 9 for values_T in together for value in values_T)
 
 
 def test_shards_of_sixteen_bit_models_are_stepped_in_float32(facts):

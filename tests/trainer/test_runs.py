@@ -6,11 +6,13 @@ import subprocess
 import sys
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
 
+from accredit.agents.models import load_model
 from accredit.credit.traces import open_run
 from accredit.trainer import checkpoint
 from accredit.trainer.config import SFTConfig, TrainConfig
@@ -108,6 +110,26 @@ def test_a_stored_episode_is_the_one_that_was_lived(tmp_path, tiny_folder):
     assert not stored.credit.advantage.total[~stored.trajectory.credit_mask].any()
     said = b"".join(stored.token_bytes).decode(errors="replace")
     assert "say " in said
+
+
+def test_a_stored_episode_has_what_the_update_computed_of_it(tmp_path, tiny_folder):
+    result = train(noisy(tmp_path, tiny_folder, steps=2), Silent())
+    model = load_model(tiny_folder).model
+    for episode in open_run(result.run.path).episodes():
+        if episode.split == "heldout":
+            assert episode.signals == {}
+            continue
+        trained_T = episode.credit.advantage.total != 0
+        gap_T = episode.signals["trainer_logprob"] - episode.trajectory.logprobs
+        assert np.array_equal(np.isfinite(gap_T), trained_T)
+        np.testing.assert_allclose(np.exp(gap_T[trained_T]), 1, atol=1e-3)  # on policy, in float32
+        if episode.step == 1 and trained_T.any():
+            ids_T = torch.tensor(episode.trajectory.token_ids, dtype=torch.long)
+            with torch.no_grad():
+                logprobs_TV = model(ids_T[None]).logits[0].float().log_softmax(-1)
+            entropy_T = -(logprobs_TV.exp() * logprobs_TV).sum(-1).numpy()
+            at_N = np.flatnonzero(trained_T)
+            np.testing.assert_allclose(episode.signals["entropy"][at_N], entropy_T[at_N - 1], atol=1e-4)
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(tmp_path, tiny_folder):

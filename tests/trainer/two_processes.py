@@ -18,6 +18,7 @@ from accredit.trainer.config import LossConfig, OptimizerConfig
 from accredit.trainer.distributed import Processes, processes_of
 from accredit.trainer.distributed_weights import ShardedAdamW, ShardedModel
 from accredit.trainer.setup import make_optimizer
+from accredit.trainer.signals import TokenSignals
 from accredit.trainer.update import Updater
 
 RENDERER = ChatMLRenderer(tinytokenizers.byte_level(), "signature")
@@ -61,18 +62,23 @@ def compare(company: Processes, trajectories, advantages, dtype, loss, optimizer
         whole.gradient_checkpointing_enable({"use_reentrant": False})
     one = copy.deepcopy(whole)
     plain = make_optimizer(one, settings[1])
-    alone = Updater(one, plain, *settings).update(trajectories, advantages, settings[1].lr, 0)
+    seen_alone, seen_together = TokenSignals(trajectories), TokenSignals(trajectories)
+    alone = Updater(one, plain, *settings).update(trajectories, advantages, settings[1].lr, 0, signals=seen_alone)
     reference = ShardedModel(whole, trains=False)
     sharded = ShardedModel(whole)
     adam = ShardedAdamW(sharded, whole, lr=settings[1].lr, betas=settings[1].betas, weight_decay=0.0)
     split = Updater(sharded, adam, *settings, company, reference if settings[0].kl > 0 else None)
-    together = split.update(trajectories, advantages, settings[1].lr, 0)
+    together = split.update(trajectories, advantages, settings[1].lr, 0, signals=seen_together)
     sharded.write_to(whole)
     gradients: list[Any] = [shard.grad for shard in sharded.parameters()]
     state = adam.state_dict()
     facts = {
         "alone": alone,
         "together": together,
+        "signals": [
+            [np.nan_to_num(values_T, nan=9.0).tolist() for columns in seen.columns for values_T in columns.values()]
+            for seen in (seen_alone, seen_together)
+        ],
         "weights": gap(one.parameters(), whole.parameters()),
         "moved": gap(one.parameters(), start.parameters()),
         "share": sum(grad.to_local().numel() for grad in gradients) / sum(w.numel() for w in whole.parameters()),
