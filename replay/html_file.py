@@ -3,7 +3,6 @@
 Says what it left out, in the log and in the page: nothing is dropped in silence.
 """
 
-import json
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,19 +17,18 @@ from accredit.credit.traces import IndexRow, StoredEpisode, TraceReader, open_ru
 
 from .bundle import bundle
 from .listing import listing_block, row_of
+from .metrics import metric_lines, thinned
 from .overlays import group_scales, signal_scales
 from .pack import Shown, episode_block, in_base64
 from .pricing import price
 from .reencoding import Encode, encoder_of_run, reencoded
 
-__all__ = ["export", "metric_lines", "metrics_of_run", "page_of", "shown_group", "title_of"]
+__all__ = ["export", "metrics_of_run", "page_of", "shown_group", "title_of"]
 
 Signals = Callable[[StoredEpisode], Mapping[str, NDArray[np.float64]]]
 
 _log = logging.getLogger(__name__)
 _PAGE_BYTES = 190_000  # the page itself, before any episode
-_METRIC_LINES = 1_000
-_METRICS = ("rollout/", "charges/", "credit/", "advantage/", "policy/", "eval/", "update/", "alarms/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,27 +148,8 @@ def title_of(folder: Path) -> str:
 
 
 def metrics_of_run(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a run's `metrics.jsonl` as the page draws them; [] where there is no file.
-
-    Of more than a thousand lines every k-th is taken, and the last.
-    """
-    lines = metric_lines(path.read_bytes()) if path.is_file() else []
-    every = -(-len(lines) // _METRIC_LINES)
-    return [line for at, line in enumerate(lines) if at % every == 0 or at == len(lines) - 1]
-
-
-def metric_lines(raw: bytes) -> list[dict[str, Any]]:
-    """Return the step of each line of a `metrics.jsonl` and what the page draws of it. A torn line is skipped."""
-    lines: list[dict[str, Any]] = []
-    for text in raw.splitlines():
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(line, dict) and isinstance(line.get("step"), int):
-            kept = {name: value for name, value in line.items() if name.startswith(_METRICS)}
-            lines.append({"step": line["step"], **kept})
-    return lines
+    """Return the lines of a run's `metrics.jsonl` as the page draws them; [] where there is no file."""
+    return thinned(metric_lines(path.read_bytes())) if path.is_file() else []
 
 
 def _select(

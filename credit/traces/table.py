@@ -60,6 +60,8 @@ class IndexTable:
         self._first = 0  # the cursor before the first row of the table
         self._end = 0  # bytes of index.jsonl that are in the table
         self._inode = 0
+        self.generation = 0
+        """How often rows were taken back."""
         self.refresh()
 
     def __len__(self) -> int:
@@ -83,8 +85,7 @@ class IndexTable:
         found = path.stat() if path.is_file() else None
         size, inode = (0, self._inode) if found is None else (found.st_size, found.st_ino)
         if len(self) and (size < self._end or inode != self._inode):
-            self._first = self.cursor + 1
-            self._table, self._end = _SCHEMA.empty_table(), 0
+            self._begin_anew()
         fresh = self._end == 0
         self._inode = inode
         before = len(self)
@@ -97,8 +98,15 @@ class IndexTable:
             self._end += len(raw)
         if fresh and episodes.stat().st_size > self._covered():
             rows = [_writable(row.to_line()) for row in TraceReader(self.folder).rows()]
+            if len(rows) < before:
+                self._begin_anew()
             self._table = pa.Table.from_pylist(rows, schema=_SCHEMA)
         return len(self) != before or (fresh and len(self) > 0)
+
+    def _begin_anew(self) -> None:
+        self._first = self.cursor + 1
+        self._table, self._end = _SCHEMA.empty_table(), 0
+        self.generation += 1
 
     def row(self, place: int) -> IndexRow:
         """Return one row."""

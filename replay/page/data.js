@@ -3,18 +3,22 @@
 // A block is a deflated JSON header with typed columns (pack.py, listing.py). Routes of a server, all GET, relative to
 // the page, which is served as its own files (index.html, style.css, the modules) beside them:
 //
-//   api/run                            JSON: {title, notice, live, metrics, functions}. `live`: episodes may still come.
+//   api/run                            JSON: {title, notice, live, metrics, functions, events_from}. `live`: episodes may still come.
 //                                      `metrics`: the lines of metrics.jsonl, oldest first, [] where there are none.
 //                                      `functions`: labels that api/bundle accepts as `credit`, beside the stored credit.
-//   api/listing?from=CURSOR            a listing block (listing.listing_block): the rows written after CURSOR (0: all), in the
-//                                      order written. Its header's `next` is the cursor to ask with later. A row of the same
-//                                      step and id as an earlier one replaces it.
+//   api/listing?from=CURSOR&generation=G   a listing block (listing.listing_block): the rows written after CURSOR (0: all), in
+//                                      the order written. Its header's `next` and `generation` are those to ask with later.
+//                                      A row of the same step and id as an earlier one replaces it. `anew`: rows were taken
+//                                      back (a run that goes on from a checkpoint), and these are all that there are.
 //   api/bundle?episode=STEP/ID&...     for each `episode`, in the order asked: uint32 length (little-endian), then its
 //                                      block (pack.episode_block). `scales` are those of its whole group, also where only
 //                                      one rollout is asked for. Further parameters `credit=LABEL` add credit functions.
 //                                      An unknown episode or label: status 404 with a line of text.
-//   api/events                         server-sent events while the run is written: `listing` (data: {"next": CURSOR}) when
-//                                      there are new rows, `metrics` (data: one line of metrics.jsonl) as they come.
+//   api/events?from=EVENTS_FROM        server-sent events while the run is written: `listing` (data: {"next": CURSOR}) when
+//                                      there are new rows or others, `metrics` (data: one line of metrics.jsonl) as they come,
+//                                      `metrics_anew` (data: an array of all lines) when what was told does not hold any more.
+//                                      Those of metrics carry an `id`, which a browser sends back when it connects again: so
+//                                      every line comes once.
 //
 // A failed request is shown in the notice with the server's line of text; nothing is retried in silence.
 //
@@ -92,8 +96,13 @@ class ServerSource extends Source {
   }
 
   async extend() {
-    const answer = await ask(`api/listing?from=${this.listing.next}`);
-    this.listing.add(await readBlock(await answer.arrayBuffer()));
+    const answer = await ask(`api/listing?from=${this.listing.next}&generation=${this.listing.generation}`);
+    const block = await readBlock(await answer.arrayBuffer());
+    if (block.header.anew) {
+      this.listing = new Listing(); // rows have other numbers in it
+      this.kept.clear();
+    }
+    this.listing.add(block);
   }
 
   async read(rows) {
@@ -114,7 +123,7 @@ class ServerSource extends Source {
   // without words, when it can.
   follow(onChange, onTrouble) {
     if (!this.run.live) return;
-    const events = new EventSource("api/events");
+    const events = new EventSource(`api/events?from=${this.run.events_from}`);
     let extending = Promise.resolve();
     const changed = () => {
       extending = extending.then(() => this.extend()).then(onChange, (error) => onTrouble(`new episodes could not be read: ${error.message}`));
@@ -122,6 +131,10 @@ class ServerSource extends Source {
     events.addEventListener("listing", changed);
     events.addEventListener("metrics", (event) => {
       this.run.metrics.push(JSON.parse(event.data));
+      onChange();
+    });
+    events.addEventListener("metrics_anew", (event) => {
+      this.run.metrics = JSON.parse(event.data);
       onChange();
     });
     events.addEventListener("error", () => onTrouble("the server does not answer: what was loaded stays, new episodes are not seen"));

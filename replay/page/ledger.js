@@ -12,7 +12,7 @@ const MASK_REASONS = {
 };
 const SHOWN_ANSWER = 600;
 
-export function renderLedger(panel, episode, token, pinned, hidden = false) {
+export function renderLedger(panel, episode, token, pinned) {
   panel.classList.toggle("open", token !== null);
   if (token === null) {
     panel.replaceChildren(el("h2", null, "Ledger"), el("p", { class: "about" }, "Point at a token to see what it was paid, and why. Click to keep it."));
@@ -24,16 +24,13 @@ export function renderLedger(panel, episode, token, pinned, hidden = false) {
     el("div", { class: "token", dir: "auto" }, shown.length > 200 ? shown.slice(0, 200) + "…" : shown || "(no text)"),
     el("dl", null, ...tokenFacts(episode, token).flatMap(([name, value]) => [el("dt", null, name), el("dd", null, value)])),
   ];
-  if (hidden) parts.push(el("p", { class: "about" }, "Credit is hidden: as lived. Press v for hindsight."));
-  else {
-    const labels = [...episode.functions.keys()];
-    if (labels.includes("")) parts.push(...sumTables(episode, "", token));
-    else parts.push(el("p", { class: "about" }, "No credit was stored with this episode."));
-    for (const charge of episode.chargesAt(token)) parts.push(chargeNote(episode, charge));
-    for (const label of labels.filter(Boolean)) parts.push(...sumTables(episode, label, token));
-  }
+  const labels = [...episode.functions.keys()];
+  if (labels.includes("")) parts.push(...sumTables(episode, "", token));
+  else parts.push(el("p", { class: "about" }, "No credit was stored with this episode."));
+  for (const charge of episode.chargesAt(token)) parts.push(chargeNote(episode, charge));
+  for (const label of labels.filter(Boolean)) parts.push(...sumTables(episode, label, token));
   const call = episode.callAt(token);
-  if (call && !(episode.chargesAt(token).some((charge) => charge.call === call.index) && !hidden)) parts.push(callNote(call.call, hidden));
+  if (call && !(episode.chargesAt(token).some((charge) => charge.call === call.index))) parts.push(callNote(call.call));
   panel.replaceChildren(...parts);
 }
 
@@ -98,7 +95,7 @@ function chargeNote(episode, charge) {
   return note;
 }
 
-function callNote(call, hidden) {
+function callNote(call) {
   return el("details", { class: "why of-call" }, el("summary", null, `${call.name || "unreadable call"} ended ${call.status}`),
-    callFacts(call, hidden ? null : [], SHOWN_ANSWER));
+    callFacts(call, [], SHOWN_ANSWER));
 }

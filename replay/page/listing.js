@@ -6,6 +6,7 @@ export class Listing {
   constructor() {
     this.rows = 0;
     this.next = 0;
+    this.generation = "";
     this.columns = new Map();
     this.tables = new Map(CODES.map((name) => [name, { values: [], codes: new Map() }]));
     this.idStarts = new Uint32Array(1);
@@ -19,6 +20,7 @@ export class Listing {
   add({ header, columns }) {
     const before = this.rows;
     this.next = header.next;
+    this.generation = header.generation ?? "";
     if (!header.rows) return;
     this.rows += header.rows;
     this.idStarts = grown(this.idStarts, before + 1, this.rows + 1);

@@ -12,10 +12,12 @@ import { VIEWS } from "./views.js";
 
 let turn = 0; // of the newest change: an older one that still waits for data gives up
 let drawn = { view: null, row: -1 };
-let begun = false;
+let begun = false, emptied = false;
+const NO_EPISODES = "the run holds no episodes yet: they appear here as they come";
 
 // Shows a change of `app`. `push` makes it a step of the browser's history. `range` marks a token range on the way.
 async function go(change = {}, push = false) {
+  if (!app.listing.rows) return;
   const mine = ++turn;
   const { range, ...changed } = change;
   const queryOnly = Object.keys(changed).join() === "query";
@@ -82,7 +84,7 @@ try {
   renderNotice(app.source.run.notice);
   app.source.follow(changed, (words) => renderNotice(words || app.source.run.notice));
   if (app.listing.rows) await begin();
-  else if (app.source.run.live) renderNotice("the run holds no episodes yet: they appear here as they come");
+  else if (app.source.run.live) renderNotice(NO_EPISODES);
   else throw new Error("the run holds no episodes");
 } catch (error) {
   renderNotice(error.message);
@@ -92,10 +94,44 @@ try {
 
 // New episodes or metrics of a run that is being written: the list grows, the run is drawn anew, the rest stays.
 function changed() {
+  if (app.listing !== app.source.listing && begun) return takeOver(app.source.listing);
+  app.listing = app.source.listing;
   if (!app.listing.rows) return null;
   if (!begun) return begin();
+  if (emptied) {
+    emptied = false;
+    renderNotice(app.source.run.notice);
+    return go({ row: 0, token: null, compare: [] });
+  }
   if (!app.episode) return null;
   if (app.view === "run") VIEWS.run.show();
+  return renderSide();
+}
+
+// Rows were taken back, and what is left has other numbers: the episodes in sight are found again in the new listing.
+async function takeOver(listing) {
+  const before = app.listing;
+  const found = (row) => (before.rows ? listing.find(before.id(row), before.number("step", row)) : -1);
+  const row = found(app.row);
+  const compare = app.compare.map((item) => ({ ...item, row: found(item.row) })).filter((item) => item.row >= 0);
+  const gone = before.rows && row < 0 ? `${before.id(app.row)} of step ${before.number("step", app.row)} is not in the run any more: it went back to a checkpoint` : "";
+  app.listing = listing;
+  drawn.row = -1;
+  if (!listing.rows) return empty(gone);
+  emptied = false;
+  await go({ row: Math.max(0, row), compare, ...(row < 0 ? { token: null } : {}) });
+  return renderNotice([gone, app.source.run.notice].filter(Boolean).join(" · "));
+}
+
+// The run has no episodes any more.
+function empty(words) {
+  turn++;
+  emptied = true;
+  app.episode = null;
+  reader.clear();
+  for (const id of ["heading", "ledger", "tool"]) byId(id).replaceChildren();
+  byId("messages").replaceChildren(el("p", { class: "note" }, "Nothing to show."));
+  renderNotice(`${words ? `${words} · ` : ""}${NO_EPISODES}`);
   return renderSide();
 }
 

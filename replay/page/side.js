@@ -11,7 +11,7 @@ const TALLEST_PX = 12_000_000; // browsers cap the height of an element
 const MOST_HITS = 200;
 const TYPING_MS = 120;
 
-const side = { items: new Int32Array(0), tops: new Float64Array(1), rows: new Int32Array(0), query: null, rowsSeen: -1, waiting: 0 };
+const side = { items: new Int32Array(0), tops: new Float64Array(1), rows: new Int32Array(0), query: null, listing: null, rowsSeen: -1, waiting: 0 };
 
 export function startSide() {
   const list = byId("episodes"), query = byId("query"), button = byId("side-button");
@@ -44,11 +44,11 @@ export async function renderSide() {
   const { listing } = app;
   const query = byId("query");
   if (document.activeElement !== query) query.value = app.query;
-  const changed = side.query !== app.query || side.rowsSeen !== listing.rows;
+  const changed = side.query !== app.query || side.listing !== listing || side.rowsSeen !== listing.rows;
   if (changed) {
     side.parsed = parseQuery(app.query);
     side.rows = filterRows(listing, side.parsed.tests);
-    Object.assign(side, { query: app.query, rowsSeen: listing.rows }, layout(side.rows));
+    Object.assign(side, { query: app.query, listing, rowsSeen: listing.rows }, layout(side.rows));
   }
   byId("body").classList.toggle("alone", listing.rows < 2 && !app.query);
   byId("side-button").textContent = `Episodes (${side.rows.length.toLocaleString("en")})`;
@@ -151,7 +151,7 @@ async function renderFound() {
   words.push(...problems);
   const lacking = unanswered(app.query, listing);
   if (lacking.length) words.push(`${lacking.join(", ")}: not in this listing, so nothing matches`);
-  if (!pattern) return found.replaceChildren(words.join(" · "));
+  if (!pattern || !listing.rows) return found.replaceChildren(words.join(" · "));
   const members = listing.members(app.row);
   const searched = app.query;
   const episodes = await app.source.episodes(members);

@@ -4,6 +4,7 @@ Episodes are read when they are asked for, a group at a time, since scales and f
 whole group. The last few groups are kept.
 """
 
+import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -13,13 +14,14 @@ from typing import Any
 from accredit.credit.errors import CreditError, TraceError
 from accredit.credit.traces import IndexRow, TraceReader
 from accredit.credit.traces.table import IndexTable
-from accredit.replay.html_file import metric_lines, metrics_of_run, shown_group
+from accredit.replay.html_file import shown_group
 from accredit.replay.pack import episode_block
 from accredit.replay.reencoding import encoder_of_run
 
+from .metric_events import whole_metrics
 from .table_listing import listing_of_table
 
-__all__ = ["ServedRun", "Unknown", "new_metrics"]
+__all__ = ["ServedRun", "Unknown"]
 
 _LEVEL = 1  # of zlib: the reader sits on this machine
 _KEPT_BYTES = 256 << 20  # blocks of groups that were asked for
@@ -43,6 +45,7 @@ class ServedRun:
         self.folder, self.title = folder, title
         self.functions = list(dict.fromkeys(functions))
         self._index = IndexTable(folder)
+        self._born = secrets.token_hex(4)  # cursors of another server count other rows
         self._lock = threading.Lock()  # of the index
         self._reading = threading.Lock()  # of what follows
         self._encode: Any = None
@@ -50,11 +53,13 @@ class ServedRun:
 
     def about(self) -> dict[str, Any]:
         """Return what the page asks for first."""
+        metrics, position = whole_metrics(self.metrics_path)
         return {
             "title": self.title,
             "notice": "",
             "live": True,
-            "metrics": metrics_of_run(self.metrics_path),
+            "metrics": metrics,
+            "events_from": str(position),
             "functions": self.functions,
         }
 
@@ -69,11 +74,17 @@ class ServedRun:
             self._index.refresh()
             return self._index.cursor
 
-    def listing(self, cursor: int) -> bytes:
-        """Return the rows after `cursor` as a listing block (`accredit.replay.listing` has the layout)."""
+    def listing(self, cursor: int, generation: str = "") -> bytes:
+        """Return the rows after `cursor` as a listing block (`accredit.replay.listing` has the layout).
+
+        Its header also has `generation`, to pass with the cursor `next`. Where another one is passed, rows were taken
+        back since (or another server counted them): the block then has all rows, and says so by `anew`.
+        """
         with self._lock:
             self._index.refresh()
-            return listing_of_table(self._index, cursor)
+            now = f"{self._born}.{self._index.generation}"
+            further = {"generation": now, "anew": generation != now}
+            return listing_of_table(self._index, cursor if generation in ("", now) else 0, further)
 
     def episode(self, step: int, episode_id: str, functions: Sequence[str] = ()) -> bytes:
         """Return an episode's block.
@@ -91,9 +102,10 @@ class ServedRun:
             if row is None and self._index.refresh():
                 row = self._index.find(step, episode_id)
             members = [] if row is None else self._index.group(row)
+            generation = self._index.generation
         if row is None:
             raise Unknown(f"no episode '{episode_id}' at step {step}: the run may have gone back to a checkpoint")
-        key = (*row.group_key, *functions, *(member.offset for member in members))
+        key = (generation, *row.group_key, *functions, *(member.offset for member in members))
         with self._reading:
             if key not in self._kept:
                 self._kept[key] = self._blocks(members, functions)
@@ -116,20 +128,3 @@ class ServedRun:
         while len(held) > 1 and sum(held) > _KEPT_BYTES:
             self._kept.popitem(last=False)
             held.pop(0)
-
-
-def new_metrics(path: Path, start: int) -> tuple[list[dict[str, Any]], int]:
-    """Return the whole lines of `metrics.jsonl` from byte `start` on, and where the next begins.
-
-    A file that became shorter (a run that goes on from a checkpoint) is read from its new end.
-    """
-    if not path.is_file():
-        return [], 0
-    size = path.stat().st_size
-    if size <= start:
-        return [], size
-    with path.open("rb") as file:
-        file.seek(start)
-        raw = file.read(size - start)
-    raw = raw[: raw.rfind(b"\n") + 1]
-    return metric_lines(raw), start + len(raw)

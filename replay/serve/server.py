@@ -2,9 +2,9 @@
 
     GET /, /NAME.js, /NAME.css    the page's own files
     GET /api/run                  what the page asks for first
-    GET /api/listing?from=CURSOR  the rows after CURSOR, as a block
+    GET /api/listing?from=CURSOR  the rows after CURSOR, as a block; all rows, if `generation` is another by now
     GET /api/bundle?episode=...   episodes as blocks, each behind its length
-    GET /api/events               server-sent events: `listing`, `metrics`
+    GET /api/events?from=POSITION server-sent events: `listing`, `metrics`, `metrics_anew`
     GET /traces/NAME              the stored files themselves, by byte ranges (for DuckDB, pandas, another tool)
 
 `replay/page/data.js` says what the page expects of each. The server only reads, and only for this machine: it binds
@@ -32,7 +32,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from accredit.sandboxes.errors import AccreditError
 
-from .run import ServedRun, Unknown, new_metrics
+from .metric_events import Position, metrics_since
+from .run import ServedRun, Unknown
 
 __all__ = ["ServeError", "application", "serve"]
 
@@ -58,6 +59,7 @@ _TRACE_FILE = re.compile(r"episodes\.jsonl|index\.jsonl|tokens-\d+(\.\d+)?\.parq
 _TYPES = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 _BLOCK = "application/octet-stream"
 _POLL_S = 1.0
+_RETRY_MS = 1000  # after which a browser connects again
 _SILENCE_S = 15.0  # after which an idle stream of events says that it lives
 _PARTING_S = 2  # how long requests in progress may go on after Ctrl-C
 
@@ -129,7 +131,7 @@ def application(run: ServedRun, parting: asyncio.Event | None = None) -> ASGIApp
         cursor = request.query_params.get("from", "0")
         if not cursor.isdecimal():
             return PlainTextResponse(f"expected from=NUMBER, found '{cursor[:40]}'", 400)
-        return Response(run.listing(int(cursor)), media_type=_BLOCK)
+        return Response(run.listing(int(cursor), request.query_params.get("generation", "")), media_type=_BLOCK)
 
     def bundle(request: Request) -> Response:
         wanted, labels = request.query_params.getlist("episode"), request.query_params.getlist("credit")
@@ -142,8 +144,10 @@ def application(run: ServedRun, parting: asyncio.Event | None = None) -> ASGIApp
             parts += [struct.pack("<I", len(found)), found]
         return Response(b"".join(parts), media_type=_BLOCK)
 
-    async def events(_: Request) -> Response:
-        return StreamingResponse(_events(run, parting), media_type="text/event-stream")
+    async def events(request: Request) -> Response:
+        told = request.headers.get("last-event-id") or request.query_params.get("from", "")
+        cursor = await asyncio.to_thread(run.refresh)  # before the answer begins: with it, the page asks for the rest
+        return StreamingResponse(_events(run, parting, cursor, told), media_type="text/event-stream")
 
     def trace(request: Request) -> Response:
         name = request.path_params["name"]
@@ -192,26 +196,35 @@ def _refused(host: str) -> ASGIApp:
     return PlainTextResponse(f"this server answers to {' and '.join(HOSTS)} only, found Host '{host[:80]}'", 403)
 
 
-async def _events(run: ServedRun, parting: asyncio.Event) -> AsyncIterator[str]:
-    """Yield what the run writes from now on, as server-sent events."""
-    cursor = await asyncio.to_thread(run.refresh)
-    _, metrics_at = await asyncio.to_thread(new_metrics, run.metrics_path, 0)
-    yield ": the run is watched\n\n"
-    silent_s = 0.0
+async def _events(run: ServedRun, parting: asyncio.Event, cursor: int, told: str) -> AsyncIterator[str]:
+    """Yield what the run writes after `cursor` and after the metrics position `told`, as server-sent events.
+
+    Events of metrics carry their position as `id`, which a browser sends back as it connects again. From a position
+    that does not hold any more (or that is none) all metrics are told, as one event `metrics_anew`.
+    """
+    yield f": the run is watched\nretry: {_RETRY_MS}\n\n"
+    position, now, silent_s = Position.parse(told), cursor, 0.0
     while not parting.is_set():
+        news = await asyncio.to_thread(metrics_since, run.metrics_path, position)
+        events = [f"event: listing\ndata: {json.dumps({'next': now})}\n\n"] if now != cursor else []
+        if news.anew:
+            events.append(_metrics_event("metrics_anew", [line for line, _ in news.lines], news.end))
+        else:
+            events += [_metrics_event("metrics", line, behind) for line, behind in news.lines]
+        cursor, position = now, news.end
+        if not events and silent_s >= _SILENCE_S:
+            events = [": still here\n\n"]
+        for text in events:
+            yield text
+            silent_s = 0.0
         with suppress(TimeoutError):
             await asyncio.wait_for(parting.wait(), _POLL_S)
         silent_s += _POLL_S
         now = await asyncio.to_thread(run.refresh)
-        lines, metrics_at = await asyncio.to_thread(new_metrics, run.metrics_path, metrics_at)
-        told = [f"event: listing\ndata: {json.dumps({'next': now})}\n\n"] if now != cursor else []
-        told += [f"event: metrics\ndata: {json.dumps(line)}\n\n" for line in lines]
-        if not told and silent_s >= _SILENCE_S:
-            told = [": still here\n\n"]
-        for text in told:
-            yield text
-            silent_s = 0.0
-        cursor = now
+
+
+def _metrics_event(name: str, data: Any, position: Position) -> str:
+    return f"event: {name}\nid: {position}\ndata: {json.dumps(data)}\n\n"
 
 
 def _page() -> Any:

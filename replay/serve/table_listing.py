@@ -3,6 +3,7 @@
 `accredit.replay.listing` has the layout, and makes the same block of episodes at hand.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,11 @@ __all__ = ["listing_of_table"]
 _LEVEL = 1  # of zlib: the reader sits on this machine
 
 
-def listing_of_table(index: IndexTable, cursor: int = 0) -> bytes:
-    """Return the rows of `index` after `cursor` as a listing block, without an object a row."""
+def listing_of_table(index: IndexTable, cursor: int = 0, further: Mapping[str, Any] | None = None) -> bytes:
+    """Return the rows of `index` after `cursor` as a listing block, without an object a row.
+
+    `further` fields are added to its header.
+    """
     lengths_N, joined = index.ids(cursor)
     columns: Columns = {"id_length": lengths_N.astype("<u4"), "id": np.frombuffer(joined, dtype="u1")}
     tables: dict[str, list[Any]] = {}
@@ -33,4 +37,4 @@ def listing_of_table(index: IndexTable, cursor: int = 0) -> bytes:
         coded = index.codes(stored, cursor)
         if coded is not None:
             columns[name], tables[name] = coded.codes_N.astype("<i4"), coded.values
-    return block({"rows": len(lengths_N), "next": index.cursor, "tables": tables}, columns, _LEVEL)
+    return block({"rows": len(lengths_N), "next": index.cursor, "tables": tables, **(further or {})}, columns, _LEVEL)

@@ -23,8 +23,10 @@ from accredit.credit.traces.cutting import cut_after
 from accredit.credit.traces.table import IndexTable
 from accredit.replay.listing import listing_block, row_of
 from accredit.replay.pack import read_block
-from accredit.replay.serve.run import ServedRun, new_metrics
+from accredit.replay.serve.metric_events import Position, metrics_since
+from accredit.replay.serve.run import ServedRun
 from accredit.replay.serve.table_listing import listing_of_table
+from accredit.trainer.metrics import cut_after as cut_metrics_after
 
 Answer = tuple[int, dict[str, str], bytes]
 
@@ -168,6 +170,43 @@ def test_the_listing_is_that_of_the_episodes_read(server: Served, run: Path) -> 
     assert read_block(server.get(f"/api/listing?from={header['next']}")[2])[0]["rows"] == 0
 
 
+def log(run: Path, *steps: int) -> None:
+    with (run / "metrics.jsonl").open("a") as file:
+        file.writelines(
+            json.dumps({"step": step, "rollout/reward": step / 10, "pad": "x" * 700}) + "\n" for step in steps
+        )
+
+
+class Stream:
+    """A connection to `api/events`, as a browser holds it."""
+
+    def __init__(self, server: Served, start: str, last_id: str = "") -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        headers = {"Last-Event-ID": last_id} if last_id else {}
+        self.connection.request("GET", f"/api/events?from={start}", headers=headers)
+        self.answer = self.connection.getresponse()
+        self.last_id = last_id
+
+    def next(self) -> tuple[str, Any]:
+        """Return the next event, its name and its data."""
+        found: dict[str, str] = {}
+        while "data" not in found:
+            name, _, value = self.answer.readline().decode().rstrip("\n").partition(": ")
+            if name:
+                found[name] = value
+        self.last_id = found.get("id", self.last_id)
+        return found["event"], json.loads(found["data"])
+
+    def steps(self, count: int) -> list[int]:
+        events = [self.next() for _ in range(count)]
+        assert {name for name, _ in events} == {"metrics"}
+        return [data["step"] for _, data in events]
+
+    def close(self) -> None:
+        self.answer.close()
+        self.connection.close()
+
+
 def write_step(run: Path, step: int) -> None:
     words, group, credits = shop_group(seed=step)
     TraceWriter(run / "traces").write(step, [group], [credits], words.token_bytes)
@@ -176,20 +215,13 @@ def write_step(run: Path, step: int) -> None:
 def test_new_episodes_and_metrics_reach_an_open_page_and_ctrl_c_ends_it(tmp_path: Path) -> None:
     run = write_shop_run(tmp_path / "live")
     with served(run) as server:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
-        connection.request("GET", "/api/events")
-        stream = connection.getresponse()
-        assert stream.getheader("content-type", "").startswith("text/event-stream")
-        assert stream.readline().startswith(b":")
+        stream = Stream(server, json.loads(server.get("/api/run")[2])["events_from"])
+        assert stream.answer.getheader("content-type", "").startswith("text/event-stream")
         write_step(run, 13)
         with (run / "metrics.jsonl").open("a") as file:
             file.write(json.dumps({"step": 13, "rollout/reward": 0.5}) + "\n")
             file.write('{"step": 14, "torn')
-        seen: dict[str, Any] = {}
-        while len(seen) < 2:
-            line = stream.readline().decode()
-            if line.startswith("event: "):
-                seen[line[7:].strip()] = json.loads(stream.readline().decode()[6:])
+        seen = dict(stream.next() for _ in range(2))
         assert seen == {"listing": {"next": 12}, "metrics": {"step": 13, "rollout/reward": 0.5}}
         header, columns = read_block(server.get("/api/listing?from=6")[2])
         assert header["rows"] == 6 and set(columns["step"]) == {13}
@@ -253,9 +285,89 @@ def test_a_run_that_has_written_nothing_is_served_and_fills(tmp_path: Path) -> N
 
 def test_metrics_are_told_once_and_whole(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    assert new_metrics(path, 0) == ([], 0)
+    assert metrics_since(path, Position()) == (False, [], Position())
     path.write_text('{"step": 1}\n{"step": 2')
-    lines, at = new_metrics(path, 0)
-    assert lines == [{"step": 1}] and new_metrics(path, at) == ([], at)
-    path.write_text('{"step": 1}\n')  # the torn line was cut off by a resume
-    assert new_metrics(path, at + 99) == ([], 12)
+    anew, lines, at = metrics_since(path, Position())
+    assert not anew and lines == [({"step": 1}, at)] and at.offset == 12
+    assert metrics_since(path, at) == (False, [], at) and Position.parse(str(at)) == at
+    with path.open("a") as file:
+        file.write("}\nno metrics\n")
+    assert [line for line, _ in metrics_since(path, at).lines] == [{"step": 2}]
+    path.write_text('{"step": 5}\n{"step": 2}\n')  # as long as before, and another
+    assert metrics_since(path, at).anew and len(metrics_since(path, at).lines) == 2
+    path.unlink()
+    assert metrics_since(path, at) == (True, [], Position())
+
+
+def test_no_line_is_lost_or_told_twice_between_two_requests_and_over_a_lost_connection(tmp_path: Path) -> None:
+    run = write_shop_run(tmp_path / "live")
+    log(run, 1, 2)
+    with served(run) as server:
+        about = json.loads(server.get("/api/run")[2])
+        assert [line["step"] for line in about["metrics"]] == [1, 2]
+        log(run, 3)  # before the stream begins
+        stream = Stream(server, about["events_from"])
+        assert stream.steps(1) == [3]
+        log(run, 4, 5)
+        assert stream.steps(2) == [4, 5]
+        stream.close()
+        log(run, 6, 7)  # while nobody listens
+        again = Stream(server, about["events_from"], stream.last_id)  # a browser keeps the address it began with
+        log(run, 8)
+        assert again.steps(3) == [6, 7, 8]
+        again.close()
+    with served(run) as server:  # another server: the position still holds
+        log(run, 9)
+        last = Stream(server, about["events_from"], again.last_id)
+        assert last.steps(1) == [9]
+        last.close()
+
+
+def test_metrics_that_a_resume_cut_off_are_told_anew_and_those_before_it_are_not(tmp_path: Path) -> None:
+    run = write_shop_run(tmp_path / "live")
+    log(run, *range(1, 7))
+    with served(run) as server:
+        position = json.loads(server.get("/api/run")[2])["events_from"]
+        stream = Stream(server, position)
+        cut_metrics_after(run / "metrics.jsonl", 4)
+        log(run, 51, 61, 71)  # longer than before by the time that the server looks
+        name, lines = stream.next()
+        assert name == "metrics_anew" and [line["step"] for line in lines] == [1, 2, 3, 4, 51, 61, 71]
+        log(run, 81)
+        assert stream.steps(1) == [81]
+        held = stream.last_id
+        stream.close()
+        log(run, 91)
+        cut_metrics_after(run / "metrics.jsonl", 91)  # written again whole: what was told of it still holds
+        again = Stream(server, position, held)
+        assert again.steps(1) == [91]
+        again.close()
+        other = Stream(server, "nonsense")
+        assert other.next()[0] == "metrics_anew"
+        other.close()
+
+
+def test_rows_that_a_resume_cut_away_are_told_and_blocks_of_them_are_not_kept(tmp_path: Path) -> None:
+    run = write_shop_run(tmp_path / "resumed")
+    write_step(run, 13)
+    with served(run) as server:
+        header, _ = read_block(server.get("/api/listing?from=0&generation=")[2])
+        assert header["rows"] == 12 and header["anew"]
+        ask = f"/api/listing?from={header['next']}&generation={header['generation']}"
+        assert read_block(server.get(ask)[2])[0]["rows"] == 0
+        old = blocks_of(server.get("/api/bundle?episode=13/ep-0")[2])[0][1]["logprob"]
+        stream = Stream(server, json.loads(server.get("/api/run")[2])["events_from"])
+        cut_after(run / "traces", 12)
+        assert stream.next()[0] == "listing"  # also without a new row
+        header, columns = read_block(server.get(ask)[2])
+        assert header["anew"] and set(columns["step"]) == {12} and header["rows"] == 6
+        words, group, credits = shop_group(seed=99)
+        TraceWriter(run / "traces").write(13, [group], [credits], words.token_bytes)
+        header, _ = read_block(server.get(f"/api/listing?from={header['next']}&generation={header['generation']}")[2])
+        assert not header["anew"] and header["rows"] == 6
+        new = blocks_of(server.get("/api/bundle?episode=13/ep-0")[2])[0][1]["logprob"]
+        assert not np.array_equal(old, new, equal_nan=True)
+        cut_after(run / "traces", 1)
+        header, _ = read_block(server.get(f"/api/listing?from={header['next']}&generation={header['generation']}")[2])
+        assert header["anew"] and header["rows"] == 0
+        stream.close()
