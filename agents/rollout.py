@@ -46,7 +46,8 @@ class Limits:
     turns: int | None = None
     calls: int | None = None
     seconds: float = 600.0
-    """Wall clock, checked between turns; a single tool has its own timeout."""
+    """In the environment's own code, checked between turns: waiting for the policy does not count, so that a slow
+    engine cuts no episode. A single tool has its own timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +193,7 @@ class _Life:
         self._order, self._episode, self._policy, self._batcher = order, episode, policy, batcher
         self._renderer, self._limits, self._temperature, self._pool = renderer, limits, temperature, pool
         self._on_fault = on_fault
+        self._spent = 0.0
 
     async def run(self, make_env: Callable[[], ToolEnv]) -> Trajectory:
         attempt = 0
@@ -223,7 +225,7 @@ class _Life:
         self._batcher.leave()
 
     async def _once(self, make_env: Callable[[], ToolEnv]) -> Trajectory:
-        started = time.monotonic()
+        self._spent = 0.0
         recorded: RecordCredit | None = None
         try:
             try:
@@ -238,18 +240,18 @@ class _Life:
                 )
             except Exception as error:
                 return self._not_started(error)
-            return await self._turns(recorded, started)
+            return await self._turns(recorded)
         finally:
             self._policy.forget(self._episode.id)
             if recorded is not None:
                 await self._off(recorded.close)
 
-    async def _turns(self, recorded: RecordCredit, started: float) -> Trajectory:
+    async def _turns(self, recorded: RecordCredit) -> Trajectory:
         env, limits = recorded.tool_env, self._limits
         while recorded.trajectory is None:
             ids = recorded.context
             room = min(limits.decision_tokens, limits.episode_tokens - len(ids))
-            reason = self._cut(env, room, time.monotonic() - started)
+            reason = self._cut(env, room)
             if reason is not None:
                 return await self._off(recorded.finish, reason)
             decision = await self.ask(ids, env.turn, env)
@@ -259,14 +261,14 @@ class _Life:
                 _log.warning("episode %s failed in turn %d: %s", self._episode.id, env.turn, error)
         return recorded.trajectory
 
-    def _cut(self, env: ToolEnv, room: int, seconds: float) -> StopReason | None:
+    def _cut(self, env: ToolEnv, room: int) -> StopReason | None:
         if room < 1:
             return StopReason.TOKEN_LIMIT
         if self._limits.turns is not None and env.turn >= self._limits.turns:
             return StopReason.TURN_LIMIT
         if self._limits.calls is not None and env.calls >= self._limits.calls:
             return StopReason.CALL_LIMIT
-        return StopReason.TIME_LIMIT if seconds > self._limits.seconds else None
+        return StopReason.TIME_LIMIT if self._spent > self._limits.seconds else None
 
     def _not_started(self, error: Exception) -> Trajectory:
         _log.warning("episode %s could not start: %s", self._episode.id, error)
@@ -284,4 +286,11 @@ class _Life:
         return empty.finish(None, stop, f"{type(error).__name__}: {error}")
 
     async def _off(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: work(*args, **kwargs))
+        def timed() -> Any:
+            started = time.monotonic()
+            try:
+                return work(*args, **kwargs)
+            finally:
+                self._spent += time.monotonic() - started
+
+        return await asyncio.get_running_loop().run_in_executor(self._pool, timed)

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .grouped_attention import attend_in_groups
 from .kvcache import BatchCache, causal_mask
 from .policy import Decision, Request, sampling_noise
 
@@ -37,6 +38,7 @@ class TransformersPolicy:
     lockstep = True
 
     def __init__(self, model: Any, version: int = 0) -> None:
+        attend_in_groups(model)
         self.model = model
         self._version = version
         self._memories: dict[str, _Memory] = {}

@@ -25,6 +25,7 @@ HEAVY = {
     "renderers": ["envs/package"],
     "starlette": ["replay/serve/server", "sandboxes/remote/server"],
     "torch": [
+        "agents/grouped_attention",
         "agents/kvcache",
         "agents/lora",
         "agents/models",
@@ -34,6 +35,7 @@ HEAVY = {
         "trainer/",
     ],
     "transformers": [
+        "agents/grouped_attention",
         "agents/kvcache",
         "agents/models",
         "agents/transformers",

@@ -144,7 +144,11 @@ class RolloutConfig(_Part):
     decision_tokens: int = Field(default=64, ge=1, description="most tokens sampled in a turn")
     episode_tokens: int = Field(default=1024, ge=16, description="most tokens of an episode, prompt included")
     turns: int | None = Field(default=None, ge=1, description="most turns; null leaves it to the environment")
-    seconds: float = Field(default=120.0, gt=0, description="most wall-clock seconds of an episode")
+    seconds: float = Field(
+        default=120.0,
+        gt=0,
+        description="most seconds of an episode in its environment; waiting for decisions is free",
+    )
     workers: int = Field(default=8, ge=1, description="threads that step environments")
     max_staleness: int = Field(
         default=0,

@@ -2,8 +2,8 @@
 
 Registered beside the library's own ("sdpa", "eager"). Called with a `tree` it lets the queries of a segment attend to
 the segments above it and, causally, to their own; no [T, T] mask is made and no padding computed. Called without one,
-as in sampling, it is "sdpa" itself, so a model can keep it for good. Gradients are autograd's: the keys and values of a
-shared segment collect those of all who attended to them.
+as in sampling, it is the engine's own (`agents.grouped_attention`), so a model can keep it for good. Gradients are
+autograd's: the keys and values of a shared segment collect those of all who attended to them.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from accredit.agents import grouped_attention
 from accredit.sandboxes.errors import AccreditError
 
 from .packing import Tree
@@ -72,9 +73,7 @@ def _attention(
             "which this attention does not compute: train another model"
         )
     if tree is None:
-        from transformers.integrations.sdpa_attention import sdpa_attention_forward
-
-        return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **others)
+        return grouped_attention.attention(module, query, key, value, attention_mask, dropout, scaling, **others)
     groups = query.shape[1] // key.shape[1]
     if groups > 1 and query.device.type != "cpu":  # elsewhere masked kernels want as many keys as queries
         key, value, groups = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1), 1

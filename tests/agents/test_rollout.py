@@ -161,6 +161,25 @@ def test_limits_end_an_episode_with_their_name_and_it_is_scored(renderer):
     assert own.turns == 5
 
 
+def test_seconds_are_those_of_the_environment_and_a_slow_engine_cuts_nothing(renderer):
+    """Else what an episode earns would hang on the machine, and nobody would hear of it."""
+
+    class Slow(ScriptedPolicy):
+        async def sample(self, requests):
+            await asyncio.sleep(0.3)
+            return await super().sample(requests)
+
+    class SlowCounter(Counter):
+        def setup(self):
+            super().setup()
+            time.sleep(0.3)
+
+    (patient,) = live(episodes(1), Slow(renderer, talk), Counter, renderer, Limits(seconds=0.25))
+    assert patient.stop is StopReason.TURN_LIMIT
+    (cut,) = live(episodes(1), ScriptedPolicy(renderer, talk), SlowCounter, renderer, Limits(seconds=0.25))
+    assert cut.stop is StopReason.TIME_LIMIT
+
+
 def test_an_engine_that_fails_raises(renderer):
     class Broken(ScriptedPolicy):
         async def sample(self, requests):
