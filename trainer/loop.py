@@ -44,9 +44,9 @@ from .overlap import Ahead, OverlappedCrew, staleness
 from .preflight import check_credit
 from .rollouts import Rollouts, check, lost, read_ahead, write_ahead
 from .run import RunDirectory, RunError, open_or_create, told_of_disk
-from .setup import held_out, learning_rate, prepare
+from .setup import check_installed, held_out, learning_rate, prepare
 from .signals import TokenSignals
-from .trackers import Trackers, check_installed
+from .trackers import Trackers
 
 __all__ = ["Listener", "Result", "charge_scale", "train"]
 
@@ -91,7 +91,7 @@ def train(config: TrainConfig, listener: Listener, *, resume: bool = False) -> R
     """
     paired = _in_pairs(config)
     check_credit(config.credit)
-    check_installed(config.trackers)
+    check_installed(config)
     with processes_of(config.model.device) as processes:
         if processes.sharded and config.rollout.max_staleness:
             raise ConfigError(

@@ -28,7 +28,10 @@ from .whole_file import replace_file
 
 __all__ = ["RunDirectory", "RunError", "open_or_create", "told_of_disk"]
 
-_PACKAGES = ("accredit", "torch", "transformers", "tokenizers", "numpy", "gymnasium", "pyarrow", "pydantic")
+_PACKAGES = (
+    *("accredit", "torch", "transformers", "tokenizers", "peft", "vllm", "ray"),
+    *("numpy", "gymnasium", "pyarrow", "pydantic"),
+)
 _MAY_CHANGE = ("steps", "trackers")
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO}
 _PLACE = {*_DISK, errno.ENOTDIR, errno.EEXIST, errno.ENOENT, errno.ENAMETOOLONG}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +17,7 @@ from accredit.credit import Trajectory
 from accredit.envs import EnvError, InfrastructureError, ToolEnv, load_env
 from accredit.sandboxes.errors import AccreditError
 
-from .config import ModelConfig, OptimizerConfig, SFTConfig, TrainConfig
+from .config import ConfigError, ModelConfig, OptimizerConfig, SFTConfig, TrainConfig
 from .evaluation import Evaluation, summarise
 from .master import MasterAdamW
 from .overlap import OverlappedCrew, frozen_copy
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Bench",
     "TaskError",
+    "check_installed",
     "check_tasks",
     "crew_of",
     "held_out",
@@ -43,6 +45,11 @@ _HELD_OUT = 7_919  # sets the seeds of evaluation apart from those of training, 
 TRIES = 5
 """Seeds with which a task is tried before a split counts as empty."""
 
+_INSTALL = {
+    "vllm": "pip install 'accredit[vllm]' beside a GPU (docs/how-to/engines.md says how to install it for a CPU)",
+    "ray": "pip install 'accredit[ray]'",
+}
+
 _SPLITS = {"train": "training", "heldout": "held-out"}
 
 
@@ -57,6 +64,19 @@ class Bench(NamedTuple):
     make_env: Callable[[], ToolEnv]
     limits: Limits
     options: dict[str, Any]
+
+
+def check_installed(config: TrainConfig | SFTConfig) -> None:
+    """Raise `ConfigError` if a package that the configuration needs in this process is not installed."""
+    rollout, missing = config.rollout, {f"trackers {name}": name for name in config.trackers}
+    if rollout.ray.workers:
+        missing["rollout.ray.workers"] = "ray"
+    elif rollout.engine == "vllm" and not rollout.vllm.servers:
+        missing["rollout.engine vllm"] = "vllm"
+    missing = {asked: name for asked, name in missing.items() if find_spec(name) is None}
+    if missing:
+        words = [f"{asked}: {_INSTALL.get(name, f'pip install {name}')}" for asked, name in missing.items()]
+        raise ConfigError(f"not installed: {'; '.join(words)}")
 
 
 def prepare(config: TrainConfig | SFTConfig, weights: bool = True) -> Bench:

@@ -26,8 +26,8 @@ from .logprobs import score
 from .loop import Listener
 from .metrics import MetricsWriter
 from .run import RunDirectory, RunError, open_or_create
-from .setup import Bench, crew_of, held_out, learning_rate, make_engine, make_optimizer, prepare
-from .trackers import Trackers, check_installed
+from .setup import Bench, check_installed, crew_of, held_out, learning_rate, make_engine, make_optimizer, prepare
+from .trackers import Trackers
 
 __all__ = ["SFTResult", "expert_trajectories", "imitate", "warm_start"]
 
@@ -50,7 +50,7 @@ def warm_start(config: SFTConfig, listener: Listener) -> SFTResult:
     """
     if launched():
         raise RunError("a warm start runs in one process: start `accredit sft` without torchrun")
-    check_installed(config.trackers)
+    check_installed(config)
     run = open_or_create(config.runs_dir, config.name, config, resume=False)
     with ExitStack() as opened:
         opened.callback(run.unlock)

@@ -9,14 +9,12 @@ import logging
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from .config import ConfigError
 from .whole_file import replace_file
 
-__all__ = ["Tracker", "Trackers", "check_installed"]
+__all__ = ["Tracker", "Trackers"]
 
 _log = logging.getLogger(__name__)
 
@@ -31,13 +29,6 @@ class Tracker(Protocol):
     def close(self) -> None:
         """Send what is left and close."""
         ...
-
-
-def check_installed(names: Sequence[str]) -> None:
-    """Raise `ConfigError` if the package of a tracker is missing."""
-    missing = [name for name in names if find_spec(name) is None]
-    if missing:
-        raise ConfigError(f"trackers: {', '.join(missing)} not installed: pip install {' '.join(missing)}")
 
 
 class Trackers:

@@ -33,15 +33,14 @@ def command(
     from accredit.trainer.config import SFTConfig
     from accredit.trainer.config_file import load_config
     from accredit.trainer.estimate import memory_estimate
-    from accredit.trainer.setup import check_tasks
+    from accredit.trainer.setup import check_installed, check_tasks
     from accredit.trainer.sft import warm_start
-    from accredit.trainer.trackers import check_installed
 
     settings = load_config(SFTConfig, config, overrides or [])
     if dry_run:
         print(yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False))
         check_tasks(partial(load_env, settings.env), settings.env, settings.env_options)
-        check_installed(settings.trackers)
+        check_installed(settings)
         print(memory_estimate(settings))
         return
     with RunProgress() as progress:

@@ -42,8 +42,7 @@ def command(
     from accredit.trainer.distributed import Unheard, speaks
     from accredit.trainer.estimate import memory_estimate
     from accredit.trainer.loop import train
-    from accredit.trainer.setup import check_tasks
-    from accredit.trainer.trackers import check_installed
+    from accredit.trainer.setup import check_installed, check_tasks
 
     path = config / "config.yaml" if config.is_dir() else config
     settings = load_config(TrainConfig, path, overrides or [])
@@ -53,7 +52,7 @@ def command(
     if dry_run:
         print(yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False))
         check_tasks(partial(load_env, settings.env), settings.env, settings.env_options)
-        check_installed(settings.trackers)
+        check_installed(settings)
         print(memory_estimate(settings))
         return
     if not speaks():

@@ -77,12 +77,14 @@ def test_every_example_config_passes_a_dry_run(name, capsys, monkeypatch):
         ("env=Shopp-v0", "did you mean Shop-v0?"),
         ("env=examples/prices.py:Price", "did you mean Prices?"),
         ("env_options.level=hrd", "did you mean 'hard'?"),
-        ("trackers=[trackio]", "trackio not installed: pip install trackio"),
+        ("trackers=[trackio]", "not installed: trackers trackio: pip install trackio"),
+        ("rollout.engine=vllm", "not installed: rollout.engine vllm: pip install 'accredit[vllm]' beside a GPU"),
+        ("rollout.ray.workers=2", "not installed: rollout.ray.workers: pip install 'accredit[ray]'"),
     ],
 )
 def test_a_dry_run_refuses_what_the_run_would(command, setting, told, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr("accredit.trainer.trackers.find_spec", lambda name: None)
+    monkeypatch.setattr("accredit.trainer.setup.find_spec", lambda name: None)
     (tmp_path / "run.yaml").write_text("env: Shop-v0\n")
     assert main([command, str(tmp_path / "run.yaml"), "--dry-run", setting]) != 0
     assert told in capsys.readouterr().err
@@ -93,7 +95,8 @@ def test_without_ray_a_run_that_wants_it_says_what_to_install(tmp_path, capsys, 
     monkeypatch.setitem(sys.modules, "ray", None)
     (tmp_path / "run.yaml").write_text("env: Shop-v0\n")
     words = [f"runs_dir={tmp_path}", "rollout.ray.workers=2", "credit.check=false", *SHORT]
-    assert main(["train", str(tmp_path / "run.yaml"), *words]) == 1
+    assert main(["train", str(tmp_path / "run.yaml"), *words]) == 2
+    assert not (tmp_path / "run").exists()  # the name is still free for the run that will work
     assert "pip install 'accredit[ray]'" in " ".join(capsys.readouterr().err.split())
 
 
