@@ -14,6 +14,7 @@ from accredit.credit.traces import StoredEpisode
 __all__ = ["columns_of", "group_scales", "signal_scales"]
 
 PERCENTILE = 99.0
+LEAST_GAP = 0.01  # nats, a ratio of 1 %: on a smaller scale the rounding of one model's two passes would fill the page
 
 
 def columns_of(credit: Credit | None, prefix: str = "") -> Iterator[tuple[str, NDArray[np.float64]]]:
@@ -49,14 +50,18 @@ def group_scales(
 def signal_scales(
     episodes: Sequence[StoredEpisode], signals: Sequence[Mapping[str, NDArray[np.float64]]]
 ) -> dict[str, float]:
-    """Return the scales of `entropy` and of `gap`, the trainer's log-probability less the sampler's, where given."""
+    """Return the scales of `entropy` and of `gap`, the trainer's log-probability less the sampler's, where given.
+
+    That of the gap is at least `LEAST_GAP`.
+    """
     found: dict[str, list[NDArray[np.float64]]] = {}
     for episode, given in zip(episodes, signals, strict=True):
         if "entropy" in given:
             found.setdefault("entropy", []).append(np.abs(given["entropy"]))
         if "trainer_logprob" in given:
             found.setdefault("gap", []).append(np.abs(given["trainer_logprob"] - episode.trajectory.logprobs))
-    return {name: _scale(parts) for name, parts in found.items()}
+    scales = {name: _scale(parts) for name, parts in found.items()}
+    return scales | ({"gap": max(scales["gap"], LEAST_GAP)} if "gap" in scales else {})
 
 
 def _scale(parts: Sequence[NDArray[np.float64]]) -> float:

@@ -21,7 +21,12 @@ from accredit.credit.trajectory import Trajectory
 __all__ = ["SIGNALS", "EpisodeColumns", "TokenColumns", "read_rows", "sync_folder", "to_table", "write_atomically"]
 
 ROW_GROUP_TOKENS = 65_536
-_REPEATING = ["episode_id", "kind", "turn", "token"]  # numbers get smaller, and sooner, without a dictionary
+_FORM: dict[str, Any] = {
+    "compression": "zstd",
+    "row_group_size": ROW_GROUP_TOKENS,
+    "use_dictionary": ["episode_id", "kind", "turn", "token"],  # numbers get smaller, and sooner, without
+    "write_statistics": ["episode_id"],
+}
 
 SIGNALS = ("trainer_logprob", "entropy")
 """What an update computes of a token before it moves a weight, in nats: the trainer's log-probability, the entropy."""
@@ -84,14 +89,7 @@ def to_table(episodes: Sequence[EpisodeColumns]) -> pa.Table:
 def write_atomically(table: pa.Table, path: Path) -> None:
     """Write `table` so that `path` either does not exist or is whole and on disk."""
     unfinished = path.with_name(f".{path.name}.unfinished")
-    pq.write_table(
-        table,
-        unfinished,
-        compression="zstd",
-        row_group_size=ROW_GROUP_TOKENS,
-        use_dictionary=_REPEATING,
-        write_statistics=["episode_id"],
-    )
+    pq.write_table(table, unfinished, **_FORM)
     with unfinished.open("rb") as file:
         os.fsync(file.fileno())
     unfinished.replace(path)

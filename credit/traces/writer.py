@@ -80,6 +80,7 @@ class TraceWriter:
         records: list[dict[str, Any]] = []
         first_row = 0
         for trajectory, credit, _, signals in episodes:
+            _check_signals(signals, trajectory)
             records.append(to_record(trajectory, credit, step, split, path.name, first_row, signals))
             first_row += len(trajectory)
         lines = [_line(record) for record in records]
@@ -169,7 +170,6 @@ def _flatten(
                     f"'{trajectory.episode_id}' has {len(trajectory)}: pass the credit of this trajectory"
                 )
             own = {} if signals is None else signals[len(episodes)]
-            _check_signals(own, trajectory)
             episodes.append(EpisodeColumns(trajectory, credit, found, own))
     return episodes
 

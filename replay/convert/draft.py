@@ -126,7 +126,8 @@ def attached(episode: StoredEpisode) -> dict[str, Any]:
         "tail_ids": episode.trajectory.token_ids[decided[-1].end if decided else 0 :].tolist(),
         "record": to_record(episode.trajectory, None, episode.step, episode.split, "", 0),
         "byte_lengths": [len(token) for token in episode.token_bytes],
-        "bytes": base64.b64encode(zlib.compress(joined)).decode("ascii"),
+        "bytes": _packed(joined),
+        "signals": {name: _packed(values_T.astype("<f4").tobytes()) for name, values_T in episode.signals.items()},
     }
 
 
@@ -149,8 +150,20 @@ def recovered(found: Any, draft: Draft) -> StoredEpisode | None:
         decided_T[start:end] = kind == SpanKind.DECISION
     if not np.array_equal(decided_T, draft.mask_T):
         return None
-    joined = zlib.decompress(base64.b64decode(found["bytes"]))
+    joined = _unpacked(found["bytes"])
     ends = np.cumsum([0, *lengths]).tolist()
     tokens = [joined[ends[i] : ends[i + 1]] for i in range(len(lengths))]
     trajectory = from_record(record, ids_T, logprobs_T)
-    return StoredEpisode(trajectory, draft.credit(), tokens, record["step"], record["split"])
+    signals = {
+        name: np.frombuffer(_unpacked(text), dtype="<f4").astype(np.float32)
+        for name, text in found.get("signals", {}).items()
+    }
+    return StoredEpisode(trajectory, draft.credit(), tokens, record["step"], record["split"], signals)
+
+
+def _packed(raw: bytes) -> str:
+    return base64.b64encode(zlib.compress(raw)).decode("ascii")
+
+
+def _unpacked(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text))

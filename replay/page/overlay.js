@@ -7,7 +7,7 @@
 import { partsOf } from "./episode.js";
 
 const LEVELS = 4;
-export const HIGHLIGHTS = ["zero", "unseen", "trained", "special", "even"];
+export const HIGHLIGHTS = ["zero", "absent", "trained", "special", "even"];
 for (let level = 1; level <= LEVELS; level++) HIGHLIGHTS.push(`pos-${level}`, `neg-${level}`, `low-${level}`);
 
 const NATS = 4; // log-probability at which the strongest colour begins its last quarter
@@ -56,7 +56,7 @@ export function bucketer(episode, name, scale = scaleOf(episode, name)) {
   if (name === "mask") return (token, span) => (span.trained ? "trained" : null);
   const values = episode.signal(name);
   if (!values) return () => null;
-  const absent = (span) => (span.trained && ofUpdate(name) ? "unseen" : null);
+  const absent = (span) => (span.trained && ofUpdate(name) ? "absent" : null);
   if (!isSigned(name)) {
     return (token, span) => {
       if (!span.trained || Number.isNaN(values[token])) return absent(span);
@@ -94,7 +94,7 @@ export function legendOf(episode, name, presses, shared = null) {
   }
   const scale = shared?.scale ?? scaleOf(episode, name, presses);
   const swatches = [];
-  const rest = [ofUpdate(name) ? { bucket: "unseen", text: "not in the update: no number" } : null, { bucket: "masked", text: "masked" }].filter(Boolean);
+  const rest = [ofUpdate(name) ? { bucket: "absent", text: "left out of the update" } : null, { bucket: "masked", text: "masked" }].filter(Boolean);
   if (!isSigned(name)) {
     const sign = name === "logprob" ? "−" : "";
     swatches.push({ bucket: "plain", text: `${name === "logprob" ? "above" : "below"} ${sign}${short(scale / LEVELS)}` });
@@ -107,7 +107,8 @@ export function legendOf(episode, name, presses, shared = null) {
   for (let level = 1; level <= LEVELS; level++) swatches.push({ bucket: `pos-${level}`, text: level === LEVELS ? `+${short(scale)}` : "" });
   const whose = shared?.words ?? (episode.header.group ? "one scale for the group" : "scale of this episode");
   const factor = presses ? ` × ${short(2 ** (presses / STEPS))})` : ")";
-  return { title: titleOf(name), unit: `in ${unitOf(name)}, ${whose} (99th percentile${factor}`, swatches: [...swatches, ...rest] };
+  const floor = name === "gap" ? ", at least 0.01" : "";
+  return { title: titleOf(name), unit: `in ${unitOf(name)}, ${whose} (99th percentile${floor}${factor}`, swatches: [...swatches, ...rest] };
 }
 
 export function short(value) {

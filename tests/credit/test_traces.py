@@ -235,7 +235,8 @@ def test_options_and_arguments_that_json_cannot_hold_come_back(tmp_path: Path) -
 
 
 def test_signals_come_back_exactly_and_null_is_no_zero(tmp_path: Path) -> None:
-    pandas = pytest.importorskip("pandas")
+    import pyarrow.parquet as pq
+
     pair = [sample("a"), sample("b", turns=3)]
     noise = np.random.default_rng(0)
     given = [
@@ -253,8 +254,8 @@ def test_signals_come_back_exactly_and_null_is_no_zero(tmp_path: Path) -> None:
             for name, values_T in episode.signals.items():
                 assert values_T.dtype == np.float32
                 np.testing.assert_array_equal(values_T, expected[name])
-    frame = pandas.read_parquet(tmp_path / "x" / "tokens-00000001.parquet")
-    assert frame.entropy.isna().sum() == sum(np.isnan(one["entropy"]).sum() for one in given)
+    nulls = pq.read_table(tmp_path / "x" / "tokens-00000001.parquet")["entropy"].null_count
+    assert nulls == sum(np.isnan(one["entropy"]).sum() for one in given) > 0
 
 
 def test_traces_without_signals_open_without(tmp_path: Path) -> None:

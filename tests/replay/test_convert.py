@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,16 +111,21 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> TraceReader:
 
 @pytest.mark.parametrize("to", ["verifiers", "openenv"])
 def test_our_episodes_come_back_whole(reader: TraceReader, tmp_path: Path, to: str) -> None:
-    lost = write_foreign(reader.episodes(), tmp_path / "out.jsonl", to)
+    given = list(reader.episodes())
+    entropy_T = np.where(given[0].trajectory.credit_mask, np.float32(0.1), np.nan).astype(np.float32)
+    given[0] = replace(given[0], signals={"entropy": entropy_T})
+    lost = write_foreign(given, tmp_path / "out.jsonl", to)
     assert any("the sum of the advantage's terms is kept" in note for note in lost)
     write_run(read_foreign(tmp_path / "out.jsonl"), tmp_path / "back")
-    for ours, theirs in zip(reader.episodes(), open_run(tmp_path / "back").episodes(), strict=True):
+    for ours, theirs in zip(given, open_run(tmp_path / "back").episodes(), strict=True):
         assert_trained_alike(ours, theirs)
         a, b = ours.trajectory, theirs.trajectory
         for name in ("spans", "calls", "charges", "segments", "reward", "stop", "seeds", "state_keys", "seconds",
                      "policy_versions", "task_id", "group", "episode_id", "error"):  # fmt: skip
             assert getattr(a, name) == getattr(b, name), name
         assert ours.token_bytes == theirs.token_bytes and (ours.step, ours.split) == (theirs.step, theirs.split)
+        assert ours.signals.keys() == theirs.signals.keys()
+        assert all(np.array_equal(ours.signals[n], theirs.signals[n], equal_nan=True) for n in ours.signals)
 
 
 @pytest.mark.parametrize("to", ["verifiers", "openenv"])

@@ -222,8 +222,8 @@ def test_what_the_update_computed_is_laid_over_the_text_and_in_the_ledger(
     labels = page.locator("#overlay option").all_inner_texts()
     assert "trainer–sampler gap" in labels and "entropy" in labels
     legend = page.locator("#legend").inner_text()
-    assert "trainer–sampler gap" in legend and "nats" in legend and "no number" in legend
-    assert {"unseen"} < set(opened.drawn()) and any(name.startswith("neg-") for name in opened.drawn())
+    assert "trainer–sampler gap" in legend and "nats" in legend and "left out of the update" in legend
+    assert {"absent"} < set(opened.drawn()) and any(name.startswith("neg-") for name in opened.drawn())
     page.select_option("#overlay", "entropy")
     opened.until("[...CSS.highlights].some(([name, h]) => h.size && name.startsWith('low-'))")
     for token in (left_out, masked):
