@@ -112,10 +112,10 @@ class TraceReader:
         return (
             row
             for row in self.index()
-            if step in (None, row.step) and split in (None, row.split) and self._fits(row, conditions)
+            if step in (None, row.step) and split in (None, row.split) and self.fits(row, conditions)
         )
 
-    def _fits(self, row: IndexRow, conditions: Sequence[Condition]) -> bool:
+    def fits(self, row: IndexRow, conditions: Sequence[Condition]) -> bool:
         """Whether all conditions hold; the episode is read only where its index row does not say."""
         told = [condition.of_index(row) for condition in conditions]
         if all(told):

@@ -1,17 +1,21 @@
-"""A filter of a few words over stored episodes: `reward < 0 and tool:python`, `error:timeout turns>8`.
+"""The filter of stored episodes, a few words: `reward<0 error:timeout tool:python`, `reward < 0 and not unscored`.
 
-A condition is a field, a sign and a value; conditions stand beside each other or are joined by `and`, and all must
-hold; `not` or `!` before one turns it around. There is no `or`, no bracket, and nothing is evaluated as code.
+It is one language: that of `--where`, of `episodes(where=...)`, and of the field on the replay page (`page/query.js`
+reads it there), which also searches the text for whatever is no condition.
+
+A condition is a field, a sign and a value, with or without spaces between; a value with spaces stands in double
+quotes. Conditions stand beside each other or are joined by `and`, and all must hold; `not` or `!` before one turns it
+around. There is no `or`, no bracket, and nothing is evaluated as code.
 
     numbers    step reward turns tokens charges charged credit advantage
     texts      id split group env task stop
     lists      tool error
 
 Signs: `<` `<=` `>` `>=` `=` (also `==`) `!=`; `:` is equality of numbers and containment in texts and lists, whatever
-the case. `credit<-0.5` holds if a decision token has such a credit; `charged` is the sum of the charges' amounts, in
-reward; `error` has the statuses of calls that did not run, and the reasons of charges. `unscored`, which
-stands alone, or `reward:none` finds unscored episodes: no other condition on their reward holds, since unscored is
-not 0.
+the case, where `=` is the whole text in its case. `credit<-0.5` holds if a decision token has such a credit; `charged`
+is the sum of the charges' amounts, in reward; `error` has the statuses of calls that did not run, and the reasons of
+charges. `unscored`, which stands alone, or `reward:none` finds unscored episodes: no other condition on their reward
+holds, since unscored is not 0. A number is decimal, such as `-0.5`, `1e-3`, `10_000`, or `inf`.
 """
 
 import operator
@@ -28,7 +32,7 @@ from accredit.credit.ledger import Credit
 from accredit.credit.trajectory import Trajectory
 
 from .schema import IndexRow
-from .summary import Summary, summary_of
+from .summary import summary_of
 
 __all__ = ["FIELDS", "Condition", "parse_where"]
 
@@ -38,6 +42,7 @@ _IN_INDEX = {
     "env": "env_id",
     "task": "task_id",
 }
+_IN_SUMMARY = {"charged": "charged", "tool": "tools", "error": "errors"}
 _NUMBERS = ("step", "reward", "turns", "tokens", "charges", "charged", "credit", "advantage")
 _TEXTS = ("id", "split", "group", "env", "task", "stop")
 _LISTS = ("tool", "error")
@@ -50,6 +55,8 @@ _WORD = re.compile(r"[A-Za-z_]+")
 _AND = re.compile(r"and(?![A-Za-z_])\s*")
 _NOT = re.compile(r"(?:not(?![A-Za-z_])|!(?!=))\s*")
 _VALUE = re.compile(r'"([^"]*)"|([^\s"]+)')
+_DIGITS = "[0-9](?:_?[0-9])*"
+_NUMBER = re.compile(rf"[+-]?(?:(?:{_DIGITS}\.?(?:{_DIGITS})?|\.{_DIGITS})(?:e[+-]?{_DIGITS})?|inf)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,31 +68,35 @@ class Condition:
     value: float | str | None
     negated: bool = False
 
+    @property
+    def is_number(self) -> bool:
+        """Whether its field is a number."""
+        return self.field in _NUMBERS
+
+    @property
+    def column(self) -> str | None:
+        """The column of the index, or of its summary, that answers it; None where only the episode does."""
+        if self.field == "credit" and self.sign[0] in "<>":
+            return "credit_low" if self.sign[0] == "<" else "credit_high"
+        return _IN_INDEX.get(self.field) or _IN_SUMMARY.get(self.field)
+
+    def of_value(self, value: Any) -> bool:
+        """Whether it holds for a value of its column."""
+        return self._settled_by_any(value) if self.field in _LISTS else self._settled(value)
+
     def of_index(self, row: IndexRow) -> bool | None:
         """Whether it holds for an index row; None: the row does not say, read the episode."""
-        if self.field in _IN_INDEX:
-            return self._settled(getattr(row, _IN_INDEX[self.field]))
-        if row.summary is None or self.field == "advantage":
-            return None
-        if self.field != "credit":
-            return self._of_summary(row.summary)
-        if self.sign in ("=", "!="):
-            return None
-        return self._settled(row.summary.credit_low if "<" in self.sign else row.summary.credit_high)
+        holder = row if self.field in _IN_INDEX else row.summary
+        return None if holder is None or self.column is None else self.of_value(getattr(holder, self.column))
 
     def of_episode(self, trajectory: Trajectory, credit: Credit | None) -> bool:
         """Whether it holds for an episode, where its index row does not say."""
-        if self.field not in ("credit", "advantage"):
-            return self._of_summary(summary_of(trajectory, credit))
+        if self.field in _IN_SUMMARY:
+            return self.of_value(getattr(summary_of(trajectory, credit), _IN_SUMMARY[self.field]))
         if credit is None:
             return self.negated
         total_T = (credit.credit if self.field == "credit" else credit.advantage).total
         return bool(np.any(_COMPARE[self.sign](total_T[trajectory.credit_mask], self.value))) is not self.negated
-
-    def _of_summary(self, summary: Summary) -> bool:
-        if self.field == "charged":
-            return self._settled(summary.charged)
-        return self._settled_by_any(summary.tools if self.field == "tool" else summary.errors)
 
     def _settled(self, found: Any) -> bool:
         if isinstance(self.value, str) and self.sign == ":":
@@ -155,16 +166,16 @@ def _value(text: str, at: int, field: str, sign: str) -> tuple[float | str | Non
         if sign[0] in "<>":
             _fail(text, at, "expected a number to compare with: an unscored episode has no place in the order")
         return None, found.end()
-    try:
-        return float(value), found.end()
-    except ValueError:
+    if _NUMBER.fullmatch(value) is None:
         _fail(text, at, f"expected a number after '{field}{sign}'")
+    return float(value), found.end()
 
 
 def _word(text: str, at: int) -> tuple[str, int]:
     found = _WORD.match(text, at)
     if found is None:
-        _fail(text, at, "expected a field, such as reward or tool")
+        searched = " (the text of episodes is searched on the page only)" if text[at : at + 1] in ('"', "/") else ""
+        _fail(text, at, f"expected a field, such as reward or tool{searched}")
     return found[0], found.end()
 
 

@@ -66,6 +66,7 @@ def export_command(
 def view_command(
     run: Run,
     port: Annotated[int, typer.Option(help="Port of 127.0.0.1; 0 for one that is free.", min=0, max=65535)] = 7117,
+    where: Where = "",
     credit: Credit = None,
 ) -> None:
     """Serve the page of a run on this machine, also while it trains, until Ctrl-C.
@@ -80,7 +81,7 @@ def view_command(
     def started(url: str) -> None:
         print(f"{run} at {url} (Ctrl-C ends it)", flush=True)
 
-    serve(folder, title=title_of(folder), port=port, functions=_labels(credit), started=started)
+    serve(folder, title=title_of(folder), port=port, functions=_labels(credit), where=where, started=started)
 
 
 @app.command("show")

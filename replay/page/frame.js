@@ -63,5 +63,5 @@ export function renderHelp() {
   const close = el("button", { type: "button", onclick: () => dialog.close() }, "Close");
   dialog.replaceChildren(el("h2", null, "Keys"), el("table", null, el("tbody", null, ...rows)),
     el("p", null, "Blue and a straight underline: above 0. Orange and a wavy one: below. Dotted: exactly 0. Grey text: masked, no gradient reaches it."),
-    el("p", null, "Filter: reward<0 error:timeout tool:python credit<-0.5 turns>8 charges>0 step>10 stop:done unscored !word. Other words, \"a phrase\" and /an expression/ are searched in the text of the group."), close);
+    el("p", null, "Filter: reward<0 error:timeout tool:python credit<-0.5 turns>8 charges>0 step>10 stop:done unscored, with ! or not before a condition. Other words, \"a phrase\" and /an expression/ are searched in the text of the group."), close);
 }

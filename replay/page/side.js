@@ -47,7 +47,7 @@ export async function renderSide() {
   const changed = side.query !== app.query || side.listing !== listing || side.rowsSeen !== listing.rows;
   if (changed) {
     side.parsed = parseQuery(app.query);
-    side.rows = filterRows(listing, side.parsed.tests);
+    side.rows = filterRows(listing, side.parsed.conditions);
     Object.assign(side, { query: app.query, listing, rowsSeen: listing.rows }, layout(side.rows));
   }
   byId("body").classList.toggle("alone", listing.rows < 2 && !app.query);
@@ -140,16 +140,16 @@ function choose(row, event) {
 
 async function renderFound() {
   const { listing } = app;
-  const { pattern, problems, tests } = side.parsed;
+  const { pattern, problems, conditions } = side.parsed;
   const found = byId("found"), hits = byId("hits");
   byId("query").hidden = livedNow(); // it may tell of outcomes, and the search of turns to come
   hits.hidden = !pattern || livedNow();
   if (hits.hidden) hits.replaceChildren();
   if (livedNow()) return found.replaceChildren();
   const words = [];
-  if (tests.length || listing.rows > 1) words.push(`${side.rows.length.toLocaleString("en")} of ${(listing.rows - listing.dead.size).toLocaleString("en")} episodes`);
+  if (conditions.length || listing.rows > 1) words.push(`${side.rows.length.toLocaleString("en")} of ${(listing.rows - listing.dead.size).toLocaleString("en")} episodes`);
   words.push(...problems);
-  const lacking = unanswered(app.query, listing);
+  const lacking = unanswered(conditions, listing);
   if (lacking.length) words.push(`${lacking.join(", ")}: not in this listing, so nothing matches`);
   if (!pattern || !listing.rows) return found.replaceChildren(words.join(" · "));
   const members = listing.members(app.row);

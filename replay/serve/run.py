@@ -13,6 +13,7 @@ from typing import Any
 
 from accredit.credit.errors import CreditError, TraceError
 from accredit.credit.traces import IndexRow, TraceReader
+from accredit.credit.traces.chosen import ChosenRows
 from accredit.credit.traces.table import IndexTable
 from accredit.replay.html_file import shown_group
 from accredit.replay.pack import episode_block
@@ -38,13 +39,19 @@ class ServedRun:
         folder: the traces folder; it may still be empty.
         title: the page's title.
         functions: labels of further credit functions that a page may ask for.
+        where: a filter (`accredit.credit.traces.where`): no other episode is listed or given. Groups stay whole to
+            those that reckon: scales and further credit functions are those of all rollouts.
+
+    Raises:
+        TraceError: the filter cannot be read.
 
     """
 
-    def __init__(self, folder: Path, title: str, functions: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, title: str, functions: Sequence[str] = (), where: str = "") -> None:
         self.folder, self.title = folder, title
         self.functions = list(dict.fromkeys(functions))
         self._index = IndexTable(folder)
+        self.chosen = ChosenRows(self._index, where) if where.strip() else None
         self._born = secrets.token_hex(4)  # cursors of another server count other rows
         self._lock = threading.Lock()  # of the index
         self._reading = threading.Lock()  # of what follows
@@ -56,7 +63,7 @@ class ServedRun:
         metrics, position = whole_metrics(self.metrics_path)
         return {
             "title": self.title,
-            "notice": "",
+            "notice": "" if self.chosen is None else f"only episodes that fit {self.chosen.where}",
             "live": True,
             "metrics": metrics,
             "events_from": str(position),
@@ -71,7 +78,7 @@ class ServedRun:
     def refresh(self) -> int:
         """Look for new rows; return the cursor after the last."""
         with self._lock:
-            self._index.refresh()
+            self._refresh()
             return self._index.cursor
 
     def listing(self, cursor: int, generation: str = "") -> bytes:
@@ -81,10 +88,18 @@ class ServedRun:
         back since (or another server counted them): the block then has all rows, and says so by `anew`.
         """
         with self._lock:
-            self._index.refresh()
-            now = f"{self._born}.{self._index.generation}"
+            self._refresh()
+            chosen = self.chosen
+            now = f"{self._born}.{self._index.generation}.{0 if chosen is None else chosen.taken_back}"
             further = {"generation": now, "anew": generation != now}
-            return listing_of_table(self._index, cursor if generation in ("", now) else 0, further)
+            fitting_N = None if chosen is None else chosen.fitting_N
+            return listing_of_table(self._index, cursor if generation in ("", now) else 0, further, fitting_N)
+
+    def _refresh(self) -> bool:
+        found = self._index.refresh()
+        if self.chosen is not None:
+            self.chosen.refresh()
+        return found
 
     def episode(self, step: int, episode_id: str, functions: Sequence[str] = ()) -> bytes:
         """Return an episode's block.
@@ -99,12 +114,14 @@ class ServedRun:
                 raise Unknown(f"no credit function '{label}' is offered here, expected one of: {known}")
         with self._lock:
             row = self._index.find(step, episode_id)
-            if row is None and self._index.refresh():
+            if row is None and self._refresh():
                 row = self._index.find(step, episode_id)
             members = [] if row is None else self._index.group(row)
             generation = self._index.generation
         if row is None:
             raise Unknown(f"no episode '{episode_id}' at step {step}: the run may have gone back to a checkpoint")
+        if self.chosen is not None and not self.chosen.fits(row):
+            raise Unknown(f"episode '{episode_id}' of step {step} does not fit {self.chosen.where!r}, as --where asks")
         key = (generation, *row.group_key, *functions, *(member.offset for member in members))
         with self._reading:
             if key not in self._kept:

@@ -70,13 +70,16 @@ def serve(
     title: str,
     port: int = 0,
     functions: Sequence[str] = (),
+    where: str = "",
     started: Callable[[str], None] = lambda url: None,
 ) -> None:
     """Serve the page of a traces folder on 127.0.0.1 until SIGINT or SIGTERM; `started` is told the address.
 
+    With `where`, a filter, there is nothing but the episodes that fit, and the stored files are not given.
+
     Raises:
         ServeError: the port is not to be had.
-        TraceError: the traces cannot be read.
+        TraceError: the traces or the filter cannot be read.
         KeyboardInterrupt: after SIGINT, once everything is closed.
 
     """
@@ -88,7 +91,7 @@ def serve(
             "for one that is free"
         ) from error
     with listener:
-        run = ServedRun(Path(folder), title, functions)
+        run = ServedRun(Path(folder), title, functions, where)
         parting = asyncio.Event()
         config = uvicorn.Config(
             application(run, parting), log_level="warning", access_log=False, timeout_graceful_shutdown=_PARTING_S,
@@ -152,6 +155,8 @@ def application(run: ServedRun, parting: asyncio.Event | None = None) -> ASGIApp
     def trace(request: Request) -> Response:
         name = request.path_params["name"]
         path = run.folder / name
+        if run.chosen is not None:
+            return PlainTextResponse("with --where the stored files, which hold every episode, are not given", 404)
         if not _TRACE_FILE.fullmatch(name) or path.is_symlink() or not path.is_file():
             return PlainTextResponse(f"the traces have no file '{name}'", 404)
         return FileResponse(path, media_type=_BLOCK)

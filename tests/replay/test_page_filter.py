@@ -1,9 +1,11 @@
-"""The filter language, the search over a group's text, and the list of half a million episodes."""
+"""The filter language on the page, the search over a group's text, and the list of half a million episodes."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from filter_examples import EXAMPLES, FROM_EPISODES, REFUSED, kept
 from opened_page import Opened
 from sample_episodes import shop_group
 
@@ -24,41 +26,47 @@ def rows() -> list[IndexRow]:
     return ROWS
 
 
-FILTERS = {
-    "reward<0.5": lambda r: r.reward is not None and r.reward < 0.5,
-    "reward>=0.6 turns>5": lambda r: r.reward is not None and r.reward >= 0.6 and r.turns > 5,
-    "error:invalid": lambda r: "invalid_arguments" in r.summary.errors,
-    "!error:invalid": lambda r: "invalid_arguments" not in r.summary.errors,
-    "error=invalid": lambda r: False,
-    "tool:stock": lambda r: "stock" in r.summary.tools,
-    "credit<-0.05": lambda r: r.summary.credit_low < np.float32(-0.05),
-    "credit>0.02": lambda r: r.summary.credit_high > 0.02,
-    "charges>1 charged>=0.3": lambda r: r.charges > 1 and np.float32(r.summary.charged) >= 0.3,
-    "stop:infra": lambda r: r.stop == "infrastructure",
-    "unscored": lambda r: r.reward is None,
-    "!unscored tokens>500": lambda r: r.reward is not None and r.tokens > 500,
-    "id=ep-2": lambda r: r.episode_id == "ep-2",
-    "step=12 split:train env:shop task:boards": lambda r: True,
-    "step>12": lambda r: False,
-}
+SHOWN = "[...document.querySelectorAll('#episodes .name')].map((name) => name.textContent).join()"
 
 
-def test_every_word_of_the_filter_language_keeps_the_right_episodes(opened: Opened, shop: Path) -> None:
-    page = opened.goto(shop)
-    for query, holds in FILTERS.items():
-        kept = [row.episode_id for row in rows() if holds(row)]
+def test_the_page_keeps_what_where_keeps(opened: Opened, two_steps: Path) -> None:
+    page = opened.goto(two_steps)
+    for query, expected in EXAMPLES.items():
+        names = [name for _, name in kept(expected)]
         page.locator("#query").fill(query)
-        shown = "[...document.querySelectorAll('#episodes .name')].map((name) => name.textContent).join()"
-        opened.until(f"{shown} === '{','.join(kept)}'")
-        assert page.locator("#found").inner_text() == f"{len(kept)} of 6 episodes", query
+        opened.until(f"new URLSearchParams(location.hash.slice(1)).get('find') === {json.dumps(query or None)}")
+        opened.until(f"{SHOWN} === '{','.join(names)}'")
+        assert page.locator("#found").inner_text() == f"{len(names)} of 12 episodes", query
 
 
-def test_a_wrong_word_says_what_was_expected(opened: Opened, shop: Path) -> None:
-    page = opened.goto(shop)
-    page.locator("#query").fill("reward<high")
-    opened.until("document.getElementById('found').textContent.includes('reward<: expected a number, found high')")
+def test_what_no_listing_answers_keeps_nothing_and_says_so(opened: Opened, two_steps: Path) -> None:
+    page = opened.goto(two_steps)
+    for query in FROM_EPISODES:
+        page.locator("#query").fill(query)
+        opened.until("document.getElementById('found').textContent.includes('not in this listing, so nothing matches')")
+        assert page.locator("#found").inner_text().startswith("0 of 12"), query
+        page.locator("#query").fill("")
+        opened.until("document.getElementById('found').textContent === '12 of 12 episodes'")
+
+
+def test_a_wrong_word_says_what_was_expected_and_found(opened: Opened, two_steps: Path) -> None:
+    page = opened.goto(two_steps)
+    for query, told in REFUSED.items():
+        page.locator("#query").fill(query)
+        opened.until(f"document.getElementById('found').textContent.includes({json.dumps(told)})")
+    page.locator("#query").fill("rewrad<0")
+    opened.until(
+        "document.getElementById('found').textContent.includes('rewrad<0 is searched in the text: its field is')"
+    )
     page.locator("#query").fill("/[/")
     opened.until("document.getElementById('found').textContent.includes('regular expression')")
+
+
+def test_words_that_join_conditions_are_searched_where_they_join_none(opened: Opened, shop: Path) -> None:
+    page = opened.goto(shop)
+    page.locator("#query").fill("turns>5 and")
+    opened.until("document.getElementById('found').textContent.startsWith('2 of 6 episodes · ')")
+    assert page.locator("#hits mark").first.inner_text() == "and"
 
 
 def test_the_slash_searches_the_text_of_the_group_and_a_hit_leads_to_its_token(opened: Opened, shop: Path) -> None:
