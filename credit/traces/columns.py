@@ -5,7 +5,7 @@ float64, so that a ledger comes back exactly; they are constant over long stretc
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,17 @@ from accredit.credit.errors import TraceError
 from accredit.credit.ledger import Credit, Ledger
 from accredit.credit.trajectory import Trajectory
 
-__all__ = ["SIGNALS", "EpisodeColumns", "TokenColumns", "read_rows", "sync_folder", "to_table", "write_atomically"]
+__all__ = [
+    "SIGNALS",
+    "EpisodeColumns",
+    "TokenColumns",
+    "read_rows",
+    "sync_folder",
+    "to_table",
+    "tokens_as_given",
+    "tokens_of_ids",
+    "write_atomically",
+]
 
 ROW_GROUP_TOKENS = 65_536
 _FORM: dict[str, Any] = {
@@ -33,11 +43,10 @@ SIGNALS = ("trainer_logprob", "entropy")
 
 
 class EpisodeColumns(NamedTuple):
-    """What one episode contributes to a table."""
+    """What one episode contributes to a table, beside the bytes of its tokens."""
 
     trajectory: Trajectory
     credit: Credit | None
-    token_bytes: Sequence[bytes]
     signals: Mapping[str, NDArray[np.float32]]
 
 
@@ -51,8 +60,8 @@ class TokenColumns(NamedTuple):
     signals: dict[str, NDArray[np.float32]]
 
 
-def to_table(episodes: Sequence[EpisodeColumns]) -> pa.Table:
-    """Return the table of `episodes`, one below the other."""
+def to_table(episodes: Sequence[EpisodeColumns], tokens_N: pa.Array) -> pa.Table:
+    """Return the table of `episodes`, one below the other; `tokens_N` has the bytes of all their tokens."""
     lengths = [len(e.trajectory) for e in episodes]
     kinds: list[str] = []
     kind_lengths: list[int] = []
@@ -69,7 +78,7 @@ def to_table(episodes: Sequence[EpisodeColumns]) -> pa.Table:
         "logprob": _numbers_or_null([e.trajectory.logprobs for e in episodes]),
         "kind": _repeated(kinds, kind_lengths),
         "turn": pa.array(np.repeat(np.array(turns, dtype=np.int32), kind_lengths)),
-        "token": pa.array([b for e in episodes for b in e.token_bytes], type=pa.binary()).dictionary_encode(),
+        "token": tokens_N,
     }
     terms: dict[str, Any] = {}
     for quantity in ("credit", "advantage"):
@@ -78,12 +87,37 @@ def to_table(episodes: Sequence[EpisodeColumns]) -> pa.Table:
         for name in dict.fromkeys(name for x in ledgers if x is not None for name in x.terms):
             parts = [None if x is None else x.terms.get(name) for x in ledgers]
             terms[f"{quantity}:{name}"] = _nullable(parts, lengths)
+    nothing = [np.full(n, np.nan, dtype=np.float32) for n in lengths]
     for name in SIGNALS:
-        nothing = [np.full(n, np.nan, dtype=np.float32) for n in lengths]
         columns[name] = _numbers_or_null(
             [e.signals.get(name, none_T) for e, none_T in zip(episodes, nothing, strict=True)]
         )
     return pa.table(columns | terms)
+
+
+def tokens_of_ids(
+    trajectories: Sequence[Trajectory], token_bytes: Callable[[Sequence[int]], Sequence[bytes]]
+) -> pa.Array:
+    """Return the bytes of all tokens of `trajectories`, one after the other; `token_bytes` is asked once an id.
+
+    Raises:
+        TraceError: it gave more or fewer byte strings than ids.
+
+    """
+    ids_N = pa.array(_joined([t.token_ids for t in trajectories], np.int32)).dictionary_encode()
+    used_V = ids_N.dictionary.to_pylist()
+    found = token_bytes(used_V)
+    if len(found) != len(used_V):
+        raise TraceError(f"token_bytes gave {len(found)} byte strings for {len(used_V)} ids: return one a token")
+    entries: dict[bytes, int] = {}
+    entry_V = np.array([entries.setdefault(raw, len(entries)) for raw in found], dtype=np.int32)
+    entry_N = entry_V[ids_N.indices.to_numpy()]
+    return pa.DictionaryArray.from_arrays(pa.array(entry_N), pa.array(list(entries), pa.binary()))
+
+
+def tokens_as_given(token_bytes: Iterable[Sequence[bytes]]) -> pa.Array:
+    """Return the bytes of all tokens, given an episode at a time: where one id may stand for several texts."""
+    return pa.array([raw for tokens in token_bytes for raw in tokens], type=pa.binary()).dictionary_encode()
 
 
 def write_atomically(table: pa.Table, path: Path) -> None:
@@ -173,8 +207,7 @@ def _joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
 
 
 def _numbers_or_null(parts: Sequence[NDArray[np.float32]]) -> pa.Array:
-    numbers_N = _joined(parts, np.float32)
-    return pa.array(numbers_N, mask=np.isnan(numbers_N))
+    return pa.array(_joined(parts, np.float32), from_pandas=True)  # NaN is null
 
 
 def _repeated(values: Sequence[str], lengths: Sequence[int]) -> pa.DictionaryArray:
@@ -184,6 +217,8 @@ def _repeated(values: Sequence[str], lengths: Sequence[int]) -> pa.DictionaryArr
 
 
 def _nullable(parts: Sequence[NDArray[np.float64] | None], lengths: Sequence[int]) -> pa.Array:
+    if all(part is not None for part in parts):
+        return pa.array(_joined([part for part in parts if part is not None], np.float64))
     absent_N = np.repeat(np.array([part is None for part in parts], dtype=np.bool_), lengths)
     filled = [np.zeros(n) if part is None else part for part, n in zip(parts, lengths, strict=True)]
     return pa.array(_joined(filled, np.float64), mask=absent_N)

@@ -61,7 +61,7 @@ def summary_of(trajectory: Trajectory, credit: Credit | None) -> Summary:
             figures["credit_low"] = float(credit_N.min())
             figures["credit_high"] = float(credit_N.max())
     return Summary(
-        trained=int(decided_T.sum()),
+        trained=int(np.count_nonzero(decided_T)),
         charged=float(sum(charge.amount for charge in t.charges)),
         tools=tuple(sorted({call.name for call in t.calls if call.name})),
         errors=tuple(sorted(failed | {charge.reason for charge in t.charges})),

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from accredit.credit.errors import TraceError
 from accredit.credit.ledger import Credit
 from accredit.credit.trajectory import Group, Trajectory
 
-from .columns import SIGNALS, EpisodeColumns, sync_folder, to_table, write_atomically
+from .columns import SIGNALS, EpisodeColumns, sync_folder, to_table, tokens_as_given, tokens_of_ids, write_atomically
 from .reader import StoredEpisode
 from .schema import IndexRow, to_record
 
@@ -52,7 +53,7 @@ class TraceWriter:
             step: the training step that they belong to, 0 or more.
             groups: what was rolled out.
             credits: one `Credit` an episode, in the groups' order; None where no credit function ran.
-            token_bytes: gives the exact bytes of each id, special tokens as their text.
+            token_bytes: gives the exact bytes of each id, special tokens as their text; it is asked once an id.
             split: `train` or `heldout`.
             signals: what the update computed, one mapping an episode in the groups' order: `trainer_logprob` and
                 `entropy`, float32 [T] in nats, NaN where it computed nothing. None where there was no update.
@@ -61,7 +62,9 @@ class TraceWriter:
             TraceError: an episode has no id or one used before in this step, or lengths do not fit.
 
         """
-        self._write(step, _flatten(groups, credits, token_bytes, signals), split)
+        episodes = _flatten(groups, credits, signals)
+        keys = self._new_keys(step, episodes)
+        self._write(step, episodes, tokens_of_ids([e.trajectory for e in episodes], token_bytes), split, keys)
 
     def write_stored(self, step: int, episodes: Sequence[StoredEpisode], split: str = "train") -> None:
         """Store episodes that were read elsewhere, as they are.
@@ -70,21 +73,24 @@ class TraceWriter:
             TraceError: as for `write`.
 
         """
-        self._write(step, [EpisodeColumns(e.trajectory, e.credit, e.token_bytes, e.signals) for e in episodes], split)
+        columns = [EpisodeColumns(e.trajectory, e.credit, e.signals) for e in episodes]
+        keys = self._new_keys(step, columns)
+        self._write(step, columns, tokens_as_given(e.token_bytes for e in episodes), split, keys)
 
-    def _write(self, step: int, episodes: Sequence[EpisodeColumns], split: str) -> None:
-        keys = self._new_keys(step, episodes)
+    def _write(
+        self, step: int, episodes: Sequence[EpisodeColumns], tokens_N: pa.Array, split: str, keys: set[tuple[int, str]]
+    ) -> None:
         if not episodes:
             return
         path = self._free_path(step)
         records: list[dict[str, Any]] = []
         first_row = 0
-        for trajectory, credit, _, signals in episodes:
+        for trajectory, credit, signals in episodes:
             _check_signals(signals, trajectory)
             records.append(to_record(trajectory, credit, step, split, path.name, first_row, signals))
             first_row += len(trajectory)
         lines = [_line(record) for record in records]
-        write_atomically(to_table(episodes), path)
+        write_atomically(to_table(episodes, tokens_N), path)
         fresh = not (self.folder / "index.jsonl").exists()
         offset = self._append("episodes.jsonl", lines)
         rows: list[bytes] = []
@@ -143,7 +149,6 @@ class TraceWriter:
 def _flatten(
     groups: Sequence[Group],
     credits: Sequence[Sequence[Credit]] | None,
-    token_bytes: TokenBytes,
     signals: Sequence[Signals] | None,
 ) -> list[EpisodeColumns]:
     if credits is not None and [len(c) for c in credits] != [len(g) for g in groups]:
@@ -157,20 +162,14 @@ def _flatten(
     episodes: list[EpisodeColumns] = []
     for index, group in enumerate(groups):
         for member, trajectory in enumerate(group.trajectories):
-            found = list(token_bytes(trajectory.token_ids.tolist()))
             credit = None if credits is None else credits[index][member]
-            if len(found) != len(trajectory):
-                raise TraceError(
-                    f"token_bytes gave {len(found)} byte strings for {len(trajectory)} ids "
-                    f"(episode '{trajectory.episode_id}'): return one a token"
-                )
             if credit is not None and {credit.credit.length, credit.advantage.length} != {len(trajectory)}:
                 raise TraceError(
                     f"the ledgers have {credit.credit.length} and {credit.advantage.length} tokens but episode "
                     f"'{trajectory.episode_id}' has {len(trajectory)}: pass the credit of this trajectory"
                 )
             own = {} if signals is None else signals[len(episodes)]
-            episodes.append(EpisodeColumns(trajectory, credit, found, own))
+            episodes.append(EpisodeColumns(trajectory, credit, own))
     return episodes
 
 
