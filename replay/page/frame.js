@@ -52,9 +52,14 @@ export function renderLegend(episode, name, presses, shown = true, shared = null
 }
 
 export function renderNotice(words) {
-  const notice = byId("notice");
-  notice.hidden = !words;
-  notice.replaceChildren(words ?? "");
+  byId("notice").replaceChildren(words ?? "");
+  showNotice();
+}
+
+// As lived, what the data's maker said of it is not shown: it may be a filter of outcomes.
+export function showNotice() {
+  const notice = byId("notice"), words = notice.textContent;
+  notice.hidden = !words || (livedNow() && words === app.source?.run.notice);
 }
 
 export function renderHelp() {

@@ -2,7 +2,7 @@
 
 import { openSource } from "./data.js";
 import { byId, el } from "./dom.js";
-import { renderHeading, renderHelp, renderLegend, renderNotice, renderOverlays, renderTabs } from "./frame.js";
+import { renderHeading, renderHelp, renderLegend, renderNotice, renderOverlays, renderTabs, showNotice } from "./frame.js";
 import { bindKeys } from "./keys.js";
 import { overlaysOf } from "./overlay.js";
 import { reader, setTokens, startReader } from "./reader.js";
@@ -63,6 +63,7 @@ async function go(change = {}, push = false) {
 function frame(view) {
   const { episode } = app;
   renderTabs(VIEWS, app.view);
+  showNotice();
   renderHeading(app, view);
   renderOverlays(episode, app.overlay);
   renderLegend(episode, app.overlay, app.presses, view.colours !== false);

@@ -136,3 +136,22 @@ def test_a_page_misses_no_metrics_and_drops_what_a_resume_cut_away(browser: Any,
         wire.listener.close()
         wire.cut()
         context.close()
+
+
+def test_a_page_of_chosen_episodes_says_so_and_not_as_lived(browser: Any, tmp_path: Path) -> None:
+    run = write_two_steps(tmp_path / "shop")
+    with served(run, "--where", "reward<0.7 error:invalid") as server:
+        context = browser.new_context(viewport=WIDE)
+        opened = Opened(context.new_page())
+        opened.page.goto(f"http://127.0.0.1:{server.port}/#view=replay&lived=1")
+        opened.wait("replay", 0)
+        assert opened.page.locator("#episodes .name").all_inner_texts() == ["ep-3", "ep-3"]
+        assert not opened.page.locator("#notice").is_visible()
+        opened.press("v")
+        opened.until("document.getElementById('notice').checkVisibility()")
+        assert opened.page.locator("#notice").inner_text() == "only episodes that fit reward<0.7 error:invalid"
+        words, group, credits = shop_group(seed=13)
+        TraceWriter(run / "traces").write(13, [group], [credits], words.token_bytes)
+        opened.until("document.getElementById('found').textContent === '3 of 3 episodes'")
+        assert opened.troubles == []
+        context.close()
