@@ -186,7 +186,7 @@ function settle() {
 
 function follow(token) {
   if (token === null) return;
-  const chunk = reader.chunkAt(token);
+  const chunk = reader.built.chunks.findLast(({ first, element }) => first <= token && element.offsetParent); // of text in sight
   const fold = chunk?.element.closest("details");
   if (!chunk || (fold && !fold.open)) return;
   const end = chunk.element.textContent.length;

@@ -124,6 +124,16 @@ def test_a_replay_shows_what_was_seen_and_nothing_of_the_future(opened: Opened, 
     assert seen(page) == begin
 
 
+def test_a_replay_opened_on_a_hidden_token_scrolls_to_the_text_before_it(opened: Opened, shop: Path) -> None:
+    opened.page.set_viewport_size({"width": 390, "height": 844})
+    hidden = [span for span in shop_group()[1].trajectories[0].spans if span.kind == "scaffold"][-2]
+    page = opened.goto(shop, f"#view=replay&episode=ep-0&step=12&token={hidden.start}")
+    newest = "[...document.querySelectorAll('.chunk')].findLast((c) => c.offsetParent).getBoundingClientRect().bottom"
+    assert page.evaluate("scrollY") > 0
+    assert page.evaluate(f"{newest} > document.querySelector('.player').getBoundingClientRect().bottom")
+    assert page.evaluate(f"{newest} <= document.getElementById('panel').getBoundingClientRect().top")
+
+
 def test_as_lived_hides_the_credit_and_hindsight_shows_it(opened: Opened, shop: Path) -> None:
     page = opened.goto(shop, "#view=replay" + S12)
     opened.press("e")
