@@ -14,7 +14,7 @@ from accredit.replay.metrics import metric_lines, thinned
 
 __all__ = ["MetricsNews", "Position", "metrics_since", "whole_metrics"]
 
-_CHECKED_BYTES = 1024  # a line of a training step, with its times, is longer than its like in another run can equal
+_CHECKED_BYTES = 1024  # enough for the times of the last step, which no two runs share
 _WRITTEN = re.compile(r"([0-9]{1,18})-([0-9a-f]{8})")
 
 
@@ -47,29 +47,28 @@ class MetricsNews(NamedTuple):
 
 def metrics_since(path: Path, position: Position | None) -> MetricsNews:
     """Return the whole lines behind `position`; all of them, anew, where the file before it is another (or None)."""
-    told = Position() if position is None else position
-    start = max(0, told.offset - _CHECKED_BYTES)
-    raw = b""
-    if path.is_file():
-        with path.open("rb") as file:
-            file.seek(start)
-            raw = file.read()
-            before = raw[: told.offset - start]
-            anew = position is None or len(before) < told.offset - start or crc32(before) != told.check
-            if anew and start:
-                file.seek(0)
-                raw = file.read()
-    else:
-        anew = position is None or told.offset > 0
-    at = 0 if anew else told.offset - start
-    start = 0 if anew else start
+    end = Position() if position is None else position
+    start = max(0, end.offset - _CHECKED_BYTES)
+    raw, at = _read(path, start), end.offset - start
+    anew = position is None or len(raw) < at or crc32(raw[:at]) != end.check
+    if anew:
+        raw = _read(path, 0) if start else raw
+        start, at, end = 0, 0, Position()
     lines: list[tuple[dict[str, Any], Position]] = []
-    end = Position() if anew else told
     for line in raw[at : raw.rfind(b"\n") + 1].splitlines(keepends=True):
         at += len(line)
         end = Position(start + at, crc32(raw[max(0, at - _CHECKED_BYTES) : at]))
         lines += [(found, end) for found in metric_lines(line)]
     return MetricsNews(anew, thinned(lines) if anew else lines, end)
+
+
+def _read(path: Path, start: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            return file.read()
+    except FileNotFoundError:
+        return b""
 
 
 def whole_metrics(path: Path) -> tuple[list[dict[str, Any]], Position]:
