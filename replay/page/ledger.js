@@ -18,10 +18,9 @@ export function renderLedger(panel, episode, token, pinned) {
     panel.replaceChildren(el("h2", null, "Ledger"), el("p", { class: "about" }, "Point at a token to see what it was paid, and why. Click to keep it."));
     return;
   }
-  const shown = visible(episode.tokenText(token));
   const parts = [
     el("h2", null, pinned ? "Ledger · kept" : "Ledger"),
-    el("div", { class: "token", dir: "auto" }, shown.length > 200 ? shown.slice(0, 200) + "…" : shown || "(no text)"),
+    tokenHead(episode, token),
     el("dl", null, ...tokenFacts(episode, token).flatMap(([name, value]) => [el("dt", null, name), el("dd", null, value)])),
   ];
   const labels = [...episode.functions.keys()];
@@ -30,8 +29,13 @@ export function renderLedger(panel, episode, token, pinned) {
   for (const charge of episode.chargesAt(token)) parts.push(chargeNote(episode, charge));
   for (const label of labels.filter(Boolean)) parts.push(...sumTables(episode, label, token));
   const call = episode.callAt(token);
-  if (call && !(episode.chargesAt(token).some((charge) => charge.call === call.index))) parts.push(callNote(call.call));
+  if (call && !episode.chargesAt(token).some((charge) => charge.call === call.index)) parts.push(callNote(call.call));
   panel.replaceChildren(...parts);
+}
+
+export function tokenHead(episode, token) {
+  const text = visible(episode.tokenText(token));
+  return el("div", { class: "token", dir: "auto" }, text.length > 200 ? `${text.slice(0, 200)}…` : text || "(no text)");
 }
 
 function tokenFacts(episode, token) {
@@ -91,7 +95,7 @@ function chargeNote(episode, charge) {
   const note = el("div", { class: "why" },
     el("b", null, `−${plain(charge.amount, 2)} ${charge.reason}`),
     el("span", { class: "about" }, ` on ${count(charge.end - charge.start, "token")}`));
-  if (call) note.append(el("div", null, `${call.name || "unreadable call"} ended ${call.status}`), callFacts(call, null, SHOWN_ANSWER));
+  if (call) note.append(el("div", null, `${call.name || "unreadable call"} ended ${call.status}`), callFacts(call, [], SHOWN_ANSWER));
   return note;
 }
 

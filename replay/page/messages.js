@@ -116,7 +116,7 @@ function callCard(episode, call, index, built, onCall) {
   if (failed || charges.length) {
     card.append(el("div", { class: "answer" }, el("span", { class: "about" }, call.truncated ? "answered (cut)" : "answered"), el("pre", { tabindex: "0" }, shortened(call.result))));
   }
-  card.append(lazyDetails("arguments, output, verdict", () => callFacts(call, null)));
+  card.append(lazyDetails("arguments, output, verdict", () => callFacts(call)));
   built.calls.set(index, card);
   return card;
 }

@@ -47,7 +47,7 @@ export function isSigned(name) {
 }
 
 // Whether an overlay shows what the update computed, which a decision that it left out lacks.
-export function ofUpdate(name) {
+function ofUpdate(name) {
   return name === "gap" || name === "entropy";
 }
 

@@ -19,8 +19,13 @@ export function chargeButton(charge, onCharge) {
     el("b", null, `−${plain(charge.amount, 2)}`), ` charged for ${charge.reason} `, el("span", { class: "about" }, `on ${count(length, "token")}`));
 }
 
-// The facts of a call as a list. `charges` null leaves out what the policy was not told; `most` cuts long texts.
-export function callFacts(call, charges, most = SHOWN_CHARACTERS) {
+// What a call was given, as it is shown; null where that could not be read.
+export function argumentsOf(call) {
+  return call.arguments === null ? null : JSON.stringify(call.arguments, null, 1);
+}
+
+// The facts of a call as a list, with the `charges` to name there; `most` cuts long texts.
+export function callFacts(call, charges = [], most = SHOWN_CHARACTERS) {
   const detail = call.detail ?? {};
   const facts = [["status", el("b", { class: isFailed(call) ? "failed-word" : null }, call.status)]];
   const verdict = [detail.sandbox_status, detail.blame && detail.blame !== "nobody" ? `blame: ${detail.blame}` : null].filter(Boolean).join(", ");
@@ -32,8 +37,8 @@ export function callFacts(call, charges, most = SHOWN_CHARACTERS) {
   if (times.some(Boolean)) facts.push(["time", times.filter(Boolean).join(", ")]);
   if (detail.peak_memory_mb) facts.push(["memory", `${plain(detail.peak_memory_mb, 1)} MB at most`]);
   if (detail.isolation) facts.push(["isolation", String(detail.isolation)]);
-  for (const charge of charges ?? []) facts.push(["charged", el("b", { class: "failed-word" }, `−${plain(charge.amount, 2)} ${charge.reason}`)]);
-  const texts = [["arguments", call.arguments === null ? "unreadable" : JSON.stringify(call.arguments, null, 1)]];
+  for (const charge of charges) facts.push(["charged", el("b", { class: "failed-word" }, `−${plain(charge.amount, 2)} ${charge.reason}`)]);
+  const texts = [["arguments", argumentsOf(call) ?? "unreadable"]];
   if (detail.stdout !== undefined) texts.push(["stdout", String(detail.stdout)]);
   if (detail.stderr !== undefined) texts.push(["stderr", String(detail.stderr)]);
   texts.push([call.truncated ? "answered (cut)" : "answered", call.result]);
@@ -44,7 +49,7 @@ export function callFacts(call, charges, most = SHOWN_CHARACTERS) {
     ...texts.map(([name, text]) => textFact(name, text, most)));
 }
 
-function textFact(name, text, most) {
+export function textFact(name, text, most) {
   const body = text === "" ? el("span", { class: "about" }, "(empty)") : el("pre", { tabindex: "0", "aria-label": name }, shortened(text, most));
   return el("div", { class: "fact-text" }, el("span", { class: "about" }, name), body);
 }

@@ -4,21 +4,19 @@
 
 import { above, secondsOf, stopsOf } from "./clock.js";
 import { byId, el, plain } from "./dom.js";
-import { isFailed } from "./episode.js";
-import { livedCall, renderLivedCall } from "./lived.js";
 import { buildMessages } from "./messages.js";
 import { jumpName, scaleOf } from "./overlay.js";
 import { liveRange } from "./paint.js";
 import { freeHeight, reader } from "./reader.js";
 import { app, saveAddress } from "./state.js";
 import { STRIP_PX, drawStrip, paletteOf } from "./strip.js";
-import { callFacts } from "./verdict.js";
+import { renderToolPane } from "./tool_pane.js";
 
 const UNITS = { token: "token", call: "call", turn: "turn", clock: "wall clock" };
 const BASE = { token: 30, call: 1, turn: 1, clock: 1 }; // stops a second at speed 1; of the clock, seconds a second
 const SPEEDS = [0.25, 1, 4, 16, 64, 256];
 
-const film = { seen: 0, reached: 0, lived: false, begin: 0, at: 0, stops: null, seconds: null, playing: false, speed: 1, last: 0, due: 0, strip: null, needle: null, shownCall: null };
+const film = { seen: 0, reached: 0, lived: false, begin: 0, stops: null, seconds: null, playing: false, speed: 1, last: 0, due: 0, strip: null, needle: null };
 
 export const replayView = {
   title: "Replay",
@@ -33,7 +31,7 @@ export const replayView = {
     if (app.unit === "clock" && !film.seconds) app.unit = "token";
     film.stops = stopsOf(episode, app.unit === "clock" ? "token" : app.unit);
     film.begin = film.stops[0];
-    Object.assign(film, { playing: false, seen: 0, reached: 0, lived: app.lived, at: 0, shownCall: undefined });
+    Object.assign(film, { playing: false, seen: 0, reached: 0, lived: app.lived });
     for (const chunk of built.chunks) {
       chunk.shown = chunk.first;
       chunk.element.firstChild.data = "";
@@ -45,7 +43,6 @@ export const replayView = {
     film.needle = el("i", { class: "needle" });
     byId("messages").replaceChildren(controls(), ...built.blocks);
     byId("tool").hidden = false;
-    document.documentElement.classList.toggle("lived", app.lived);
     scrollTo(0, 0);
     reader.recolour(() => app.overlay);
     drawFilm();
@@ -66,9 +63,7 @@ export const replayView = {
 
   recolour() {
     if (film.lived !== app.lived) Object.assign(film, { lived: app.lived, reached: film.seen });
-    document.documentElement.classList.toggle("lived", app.lived);
     reader.recolour();
-    film.shownCall = undefined;
     settle();
     drawFilm();
   },
@@ -167,7 +162,7 @@ function settle() {
   const run = token === null ? [null, null] : episode.runOf(token);
   reader.painter.mark("caret", reader.built.chunks, ...run);
   reader.ledger(token, true);
-  showCall();
+  renderToolPane(byId("tool"), episode, film.seen, app.lived);
   const now = film.seconds ? ` · ${plain(film.seconds[film.seen === episode.length ? film.seen : Math.max(0, film.seen - 1)], 2)} s` : "";
   const turn = token === null ? -1 : episode.spanOf(token).turn;
   const whole = app.lived ? "" : ` of ${episode.length.toLocaleString("en")}`;
@@ -194,42 +189,6 @@ function follow(token) {
   const top = document.querySelector(".player").getBoundingClientRect().bottom + 20, bottom = freeHeight()[1] - 40;
   if (box.bottom > bottom) scrollBy(0, box.bottom - bottom + 40);
   else if (box.top < top) scrollBy(0, box.top - top - 60);
-}
-
-// The newest call whose text is written; its answer once the environment has spoken, its verdict in hindsight.
-function showCall() {
-  if (app.lived) return showLivedCall();
-  const { calls } = app.episode.header;
-  const done = calls.findLastIndex((call) => call.end <= film.seen);
-  const answered = done >= 0 && film.seen > decisionEnd(calls[done]);
-  const state = `${done} ${answered}`;
-  if (state === film.shownCall) return;
-  film.shownCall = state;
-  const pane = byId("tool");
-  if (done < 0) return noCall(pane);
-  const call = calls[done];
-  const charges = app.episode.header.charges.filter((charge) => charge.call === done);
-  const name = el("div", { class: "tool-name" }, `${answered && isFailed(call) ? "✗ " : answered ? "✓ " : ""}${call.name || "unreadable call"}`);
-  pane.replaceChildren(el("h2", null, `Tool · call ${done + 1} of ${calls.length}, turn ${call.turn}`), name,
-    answered ? callFacts(call, charges, 2000) : el("pre", null, call.arguments === null ? "unreadable" : JSON.stringify(call.arguments, null, 1)));
-  return null;
-}
-
-function showLivedCall() {
-  const found = livedCall(app.episode, film.seen);
-  const state = `lived ${found?.index} ${Boolean(found?.answer)}`;
-  if (state === film.shownCall) return;
-  film.shownCall = state;
-  if (found) renderLivedCall(byId("tool"), app.episode, found);
-  else noCall(byId("tool"));
-}
-
-function noCall(pane) {
-  pane.replaceChildren(el("h2", null, "Tool"), el("p", { class: "about" }, "No call yet."));
-}
-
-function decisionEnd(call) {
-  return app.episode.spanOf(call.start).end;
 }
 
 function play() {
@@ -303,5 +262,5 @@ function toFailedCall(by) {
 
 function afterAnswer(call) {
   const answer = app.episode.spans.find((span) => span.kind === "feedback" && span.turn === call.turn);
-  return answer ? answer.end : decisionEnd(call);
+  return (answer ?? app.episode.spanOf(call.start)).end;
 }
