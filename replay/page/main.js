@@ -13,7 +13,7 @@ import { VIEWS } from "./views.js";
 let turn = 0; // of the newest change: an older one that still waits for data gives up
 let drawn = { view: null, row: -1 };
 let begun = false, emptied = false;
-const NO_EPISODES = "the run holds no episodes yet: they appear here as they come";
+const noEpisodes = () => [app.source.run.notice, "no episodes yet: they appear here as they come"].filter(Boolean).join(" · ");
 
 // Shows a change of `app`. `push` makes it a step of the browser's history. `range` marks a token range on the way.
 async function go(change = {}, push = false) {
@@ -85,7 +85,7 @@ try {
   renderNotice(app.source.run.notice);
   app.source.follow(changed, (words) => renderNotice(words || app.source.run.notice));
   if (app.listing.rows) await begin();
-  else if (app.source.run.live) renderNotice(NO_EPISODES);
+  else if (app.source.run.live) renderNotice(noEpisodes());
   else throw new Error("the run holds no episodes");
 } catch (error) {
   renderNotice(error.message);
@@ -121,7 +121,7 @@ async function takeOver(listing) {
   if (!listing.rows) return empty(gone);
   emptied = false;
   await go({ row: Math.max(0, row), compare, ...(row < 0 ? { token: null } : {}) });
-  return renderNotice([gone, app.source.run.notice].filter(Boolean).join(" · "));
+  return renderNotice(gone || app.source.run.notice);
 }
 
 // The run has no episodes any more.
@@ -132,7 +132,7 @@ function empty(words) {
   reader.clear();
   for (const id of ["heading", "ledger", "tool"]) byId(id).replaceChildren();
   byId("messages").replaceChildren(el("p", { class: "note" }, "Nothing to show."));
-  renderNotice(`${words ? `${words} · ` : ""}${NO_EPISODES}`);
+  renderNotice([words, noEpisodes()].filter(Boolean).join(" · "));
   return renderSide();
 }
 

@@ -30,16 +30,17 @@ export function readAddress() {
   const number = (name) => (/^-?\d+$/.test(hash.get(name) ?? "") ? Number(hash.get(name)) : null);
   const found = hash.get("episode") === null ? firstRow(number("step")) : listing.find(hash.get("episode"), number("step"));
   const view = VIEW_NAMES.includes(hash.get("view")) ? hash.get("view") : "episode";
+  const lived = hash.get("lived") === "1", untold = lived && view === "replay"; // such an address has no filter and scale
   return {
     view,
     row: Math.max(0, found),
     token: number("token"),
     overlay: hash.get("overlay") ?? app.overlay,
-    presses: Math.max(-16, Math.min(16, number("scale") ?? 0)),
-    query: hash.get("find") ?? (hash.get("lived") === "1" ? app.query : ""),
+    presses: Math.max(-16, Math.min(16, number("scale") ?? (untold ? app.presses : 0))),
+    query: hash.get("find") ?? (untold ? app.query : ""),
     compare: hash.getAll("with").map(readItem).filter((item) => item.row >= 0),
     tokens: hash.get("mode") === "tokens",
-    lived: hash.get("lived") === "1",
+    lived,
     unit: ["token", "call", "turn", "clock"].includes(hash.get("by")) ? hash.get("by") : app.unit,
     missing: hash.get("episode") !== null && found < 0 ? hash.get("episode") : null,
   };

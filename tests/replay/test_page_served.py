@@ -143,8 +143,8 @@ def test_a_page_of_chosen_episodes_says_so_and_not_as_lived(browser: Any, tmp_pa
     with served(run, "--where", "reward<0.7 error:invalid") as server:
         context = browser.new_context(viewport=WIDE)
         opened = Opened(context.new_page())
-        opened.page.goto(f"http://127.0.0.1:{server.port}/#view=replay&lived=1")
-        opened.wait("replay", 0)
+        opened.page.goto(f"http://127.0.0.1:{server.port}/#view=replay&lived=1&episode=ep-3&step=12")
+        opened.wait("replay", 1)
         assert opened.page.locator("#episodes .name").all_inner_texts() == ["ep-3", "ep-3"]
         assert not opened.page.locator("#notice").is_visible()
         opened.press("v")
@@ -153,5 +153,10 @@ def test_a_page_of_chosen_episodes_says_so_and_not_as_lived(browser: Any, tmp_pa
         words, group, credits = shop_group(seed=13)
         TraceWriter(run / "traces").write(13, [group], [credits], words.token_bytes)
         opened.until("document.getElementById('found').textContent === '3 of 3 episodes'")
+        opened.press("v")
+        opened.until("!document.getElementById('notice').checkVisibility()")
+        cut_after(run / "traces", 4)
+        opened.until("document.getElementById('notice').textContent.includes('not in the run any more')")
+        assert "reward" not in opened.page.locator("#notice").inner_text()
         assert opened.troubles == []
         context.close()
