@@ -119,6 +119,7 @@ def test_a_stored_episode_has_what_the_update_computed_of_it(tmp_path, tiny_fold
         if episode.split == "heldout":
             assert episode.signals == {}
             continue
+        assert episode.credit is not None
         trained_T = episode.credit.advantage.total != 0
         gap_T = episode.signals["trainer_logprob"] - episode.trajectory.logprobs
         assert np.array_equal(np.isfinite(gap_T), trained_T)
