@@ -5,27 +5,32 @@ are the whole batch's keys and values at every layer and every token, more memor
 Here the query heads of a group are attended to as more queries of the head that they share, and nothing is copied.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-__all__ = ["NAME", "attend_in_groups", "attention"]
+__all__ = ["NAME", "attend_by", "attend_in_groups", "attention"]
 
 NAME = "accredit_grouped"
 
 
 def attend_in_groups(model: Any) -> None:
     """Let `model` (a `transformers` model) attend by groups wherever it would by "sdpa"."""
-    if model.config._attn_implementation != "sdpa":
-        return
+    if model.config._attn_implementation == "sdpa":
+        attend_by(model, NAME, attention)
+
+
+def attend_by(model: Any, name: str, function: Callable[..., tuple[Tensor, None]]) -> None:
+    """Register `function` as `name` beside the library's own attention, and let `model` attend by it from now on."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
-    AttentionInterface.register(NAME, attention)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
-    model.set_attn_implementation(NAME)
+    AttentionInterface.register(name, function)
+    AttentionMaskInterface.register(name, sdpa_mask)
+    model.set_attn_implementation(name)
 
 
 def attention(

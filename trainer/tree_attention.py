@@ -44,12 +44,7 @@ def attend_along_trees(model: Any) -> None:
             f"{type(model).__name__} does not take its attention from transformers' attention interface, so packed "
             "rows would see each other: train a model that does (Llama, Qwen, Mistral, SmolLM and most others)"
         )
-    from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import sdpa_mask
-
-    AttentionInterface.register(NAME, _attention)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
-    model.set_attn_implementation(NAME)
+    grouped_attention.attend_by(model, NAME, _attention)
 
 
 def _attention(
