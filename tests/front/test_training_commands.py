@@ -60,14 +60,29 @@ def test_the_ten_line_environment_trains_and_resumes_from_its_run_directory(tmp_
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "examples").glob("*.yaml")))
 def test_every_example_config_passes_a_dry_run(name, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
-    code = main(["train", f"examples/{name}", "--dry-run"])
+    asked = yaml.safe_load((ROOT / "examples" / name).read_text())
+    model = asked.get("model", {}).get("path", "base")
+    code = main(["sft" if "episodes" in asked else "train", f"examples/{name}", "--dry-run"])
     told = capsys.readouterr()
-    assert "aggregation: token_mean" in told.out
-    if "model" in yaml.safe_load((ROOT / "examples" / name).read_text()):  # one that does not ship with the package
-        assert "no model at 'models/" in told.err
-    else:
+    assert f"name: {asked['name']}\n" in told.out
+    if model in ("base", "smollm2") or (ROOT / model).exists():
         assert code == 0
         assert "memory estimate" in told.out
+    else:  # what nobody has downloaded or trained yet
+        assert f"no model at '{model}'" in told.err
+
+
+def test_the_recipe_of_a_pretrained_model_runs_from_its_warm_start_to_a_curve(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    few = [f"runs_dir={tmp_path}", "evaluation.episodes=2"]
+    assert main(["sft", "examples/smollm2_sft.yaml", *few, "steps=1", "episodes=2", "batch=2"]) == 0
+    start = capsys.readouterr().out.strip().splitlines()[-1].partition("model.path=")[2]
+    recipe = yaml.safe_load((ROOT / "examples" / "smollm2.yaml").read_text())
+    assert Path(recipe["model"]["path"]).parts[-3:-1] == Path(start).parts[-3:-1]  # it starts from what that one makes
+    assert main(["train", "examples/smollm2.yaml", *few, *SHORT, f"model.path={start}"]) == 0
+    assert (tmp_path / "smollm2" / "curve.png").read_bytes().startswith(b"\x89PNG")
+    rows = list(open_run(tmp_path / "smollm2").index())
+    assert {row.split for row in rows} == {"train", "heldout"}
 
 
 @pytest.mark.parametrize("command", ["train", "sft"])
