@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accredit.credit import Trajectory
+from accredit.credit.traces.columns import SIGNALS
 
 from .batch import Row
 from .distributed import Processes
@@ -28,7 +29,7 @@ class TokenSignals:
 
     def __init__(self, trajectories: Sequence[Trajectory]) -> None:
         self.columns: list[dict[str, NDArray[np.float32]]] = [
-            {name: np.full(len(trajectory), np.nan, dtype=np.float32) for name in ("trainer_logprob", "entropy")}
+            {name: np.full(len(trajectory), np.nan, dtype=np.float32) for name in SIGNALS}
             for trajectory in trajectories
         ]
         self._own: list[tuple[int, NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]] = []

@@ -79,7 +79,7 @@ def run(changes=None, steps=12, function="anchored", price=None, groups=None):
     return fired
 
 
-def only(name, fired):
+def assert_only(name, fired):
     """Check that this alarm fires at the end, and alone."""
     assert set(fired[-1]) == {name}
     return fired[-1][name]
@@ -112,7 +112,7 @@ def test_a_healthy_run_with_process_rewards_raises_no_alarm():
 
 @pytest.mark.parametrize("judge", [flattering, length_loving])
 def test_a_process_score_that_does_not_follow_the_outcome(judge):
-    message = only("process_decoupled", run(price=process(judge, w_process=0.2, clip=None)))
+    message = assert_only("process_decoupled", run(price=process(judge, w_process=0.2, clip=None)))
     assert "threshold: " in message and "w_process" in message
 
 
@@ -126,7 +126,7 @@ def with_noise(group):
 
 
 def test_rewards_that_vary_inside_a_step():
-    assert "inside steps" in only("noisy_rewards", run(price=with_noise))
+    assert "inside steps" in assert_only("noisy_rewards", run(price=with_noise))
 
 
 def test_a_gradient_norm_all_over_the_place():
@@ -135,7 +135,7 @@ def test_a_gradient_norm_all_over_the_place():
 
 
 def test_rewarded_tokens_far_from_the_reference():
-    only("far_from_reference", run({"health/kl_paid_nats": 1.4, "health/kl_rest_nats": 0.05}))
+    assert_only("far_from_reference", run({"health/kl_paid_nats": 1.4, "health/kl_rest_nats": 0.05}))
 
 
 def test_a_policy_that_learns_moves_where_it_is_paid_and_that_is_no_alarm():
@@ -158,7 +158,7 @@ def test_advantages_that_lean_to_one_side(lean):
             for t, c in zip(group.trajectories, credit_function("broadcast")(group), strict=True)
         ]
 
-    only("skewed_advantages", run(price=leaning))
+    assert_only("skewed_advantages", run(price=leaning))
 
 
 def test_steps_that_shrink_while_they_become_more():
@@ -167,7 +167,7 @@ def test_steps_that_shrink_while_they_become_more():
         for turns, tokens in ((4, 6), (12, 2), (4, 2))
     )
     found = run(steps=14, price=credit_function("broadcast"), groups=lambda _, step: begun if step < 6 else split)
-    assert "while turns went from 4" in only("steps_split", found)
+    assert "while turns went from 4" in assert_only("steps_split", found)
     assert not any(
         run(steps=14, price=credit_function("broadcast"), groups=lambda _, step: begun if step < 6 else short)
     )  # shorter, no more of them: no farming
@@ -189,7 +189,7 @@ def test_credit_without_a_spread():
         zero = [Ledger(len(t), {"outcome": np.zeros(len(t))}) for t in group.trajectories]
         return [Credit(each, each) for each in zero]
 
-    assert "no spread although rewards have" in only("credit_one_sign", run(price=lost))
+    assert "no spread although rewards have" in assert_only("credit_one_sign", run(price=lost))
 
 
 def test_credit_on_another_scale_than_its_baseline():
@@ -238,7 +238,7 @@ def test_a_step_without_a_signal_has_no_gradient_norm(model, sampled_trajectorie
 
 
 def test_entropy_that_falls_fast():
-    message = only("entropy_falling", run({"policy/entropy_nats": lambda step: 1.0 if step < 14 else 0.05}, 20))
+    message = assert_only("entropy_falling", run({"policy/entropy_nats": lambda step: 1.0 if step < 14 else 0.05}, 20))
     assert "nats a token" in message
     assert not any(run({"policy/entropy_nats": lambda step: 1.0 * 0.98**step}, 60))
 
@@ -252,7 +252,7 @@ def test_late_credit_that_vanishes():
             priced.append(Credit(Ledger(len(t), {"outcome": fading_T}), credit.advantage))
         return priced
 
-    only("late_credit_vanishing", run(price=early_only))
+    assert_only("late_credit_vanishing", run(price=early_only))
 
 
 def test_a_long_last_answer_of_the_environment_takes_no_credit_from_late_decisions():
@@ -282,11 +282,11 @@ def test_gradient_on_masked_tokens_at_once():
         ]
 
     fired = run(steps=1, price=leaking)
-    assert "trajectory.credit_mask" in only("masked_gradient", fired)
+    assert "trajectory.credit_mask" in assert_only("masked_gradient", fired)
 
 
 def test_a_sampler_that_disagrees_with_the_trainer():
-    assert "log-probabilities" in only("sampler_apart", run({"policy/sampler_gap_nats": 0.2}))
+    assert "log-probabilities" in assert_only("sampler_apart", run({"policy/sampler_gap_nats": 0.2}))
 
 
 @pytest.mark.parametrize(
@@ -299,13 +299,13 @@ def test_a_sampler_that_disagrees_with_the_trainer():
 )
 def test_episodes_that_are_too_far_off_policy(changes, words):
     stale = {"rollout/staleness_max": 4.0, "policy/sampler_gap_nats": 0.2}  # a gap is what staleness is
-    assert words in only("too_stale", run({**stale, **changes}))
+    assert words in assert_only("too_stale", run({**stale, **changes}))
     assert not any(run(stale))
     assert "too_stale" not in run({**changes, "rollout/staleness_max": 0.0})[-1]
 
 
 def test_machines_that_fail_under_more_than_one_episode_in_a_hundred():
-    assert "is 0.02" in only("infrastructure_failing", run({"rollout/infrastructure_rate": 0.02}))
+    assert "is 0.02" in assert_only("infrastructure_failing", run({"rollout/infrastructure_rate": 0.02}))
     assert not any(run({"rollout/infrastructure_rate": 0.009}))
     assert not any(run({"rollout/infrastructure_rate": lambda step: 0.03 if step == 15 else 0.0}, 30))
 
