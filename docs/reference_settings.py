@@ -72,7 +72,13 @@ def configuration_page() -> str:
     lines += ["On the command line they are written with dots, such as `optimizer.lr=1e-4`.", ""]
     parts: dict[str, Any] = {}
     for kind, command in ((TrainConfig, "train"), (SFTConfig, "sft")):
-        lines += [f"## accredit {command}", "", inspect.cleandoc(kind.__doc__ or ""), "", *field_table(kind, "", parts)]
+        lines += [
+            f"## accredit {command}",
+            "",
+            inspect.cleandoc(kind.__doc__ or ""),
+            "",
+            *field_table(kind, "", parts, command),
+        ]
         lines += [""]
     lines += ["## Parts", "", *sections(parts)]
     return "\n".join(lines).rstrip() + "\n"
@@ -83,20 +89,24 @@ def sections(parts: dict[str, Any]) -> list[str]:
     lines: list[str] = []
     for name, part in parts.items():
         inner: dict[str, Any] = {}
-        table = field_table(part, f"{name}.", inner)
+        table = field_table(part, f"{name.split()[0]}.", inner)
         lines += [f"### {name}", "", inspect.cleandoc(part.__doc__ or ""), "", *table, "", *sections(inner)]
     return lines
 
 
-def field_table(kind: Any, prefix: str, parts: dict[str, Any]) -> list[str]:
-    """Return the fields of a settings class as a table; classes among them are noted in `parts`."""
+def field_table(kind: Any, prefix: str, parts: dict[str, Any], command: str = "") -> list[str]:
+    """Return the fields of a settings class as a table; classes among them are noted in `parts`.
+
+    A part that is another one in `command` than in a command before is noted as "save of sft".
+    """
     rows = []
     for name, field in kind.model_fields.items():
         annotation = field.annotation
         part = next((each for each in (annotation, *get_args(annotation)) if hasattr(each, "model_fields")), None)
         if part is not None:
-            parts[prefix + name] = part
-            anchor = (prefix + name).lower().replace(".", "")
+            heading = prefix + name if parts.get(prefix + name, part) is part else f"{prefix}{name} of {command}"
+            parts[heading] = part
+            anchor = heading.lower().replace(".", "").replace(" ", "-")
             default, meaning = default_part(field), cell(first_line(part.__doc__))
             rows.append(f"| [`{prefix}{name}.*`](#{anchor}) | | {default} | {meaning} |")
             continue

@@ -3,7 +3,6 @@
 import math
 import sys
 import time
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -38,7 +37,7 @@ class RunProgress:
         self._steps: TaskID | None = None
         self._episodes: TaskID | None = None
         self._started = time.monotonic()
-        self._resumable: Path | None = None
+        self._resumable: str | None = None
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -49,11 +48,11 @@ class RunProgress:
     ) -> None:
         self._bar.stop()
         if kind is KeyboardInterrupt and self._resumable is not None:
-            print(f"interrupted; go on with: accredit train {self._resumable} --resume", file=sys.stderr)
+            print(f"interrupted; go on with: accredit {self._resumable} --resume", file=sys.stderr)
 
     def started(self, run: "RunDirectory", config: "TrainConfig | SFTConfig", first_step: int) -> None:
         """Say what begins."""
-        self._resumable = run.path if hasattr(config, "credit") else None
+        self._resumable = f"{run.command} {run.path}"
         goes = f"goes on after step {first_step}" if first_step else "begins"
         self._say(f"{run.path}: {goes} ({config.steps} steps on {config.env}, model {config.model.path})")
         self._steps = self._bar.add_task("steps", total=config.steps, completed=first_step)

@@ -246,11 +246,17 @@ class EvaluationConfig(_Part):
     temperature: float = Field(default=1.0, ge=0, description="0 is greedy")
 
 
-class SaveConfig(_Part):
+class CheckpointConfig(_Part):
+    """Which checkpoints are kept on disk."""
+
+    every: int = Field(default=50, ge=1, description="steps between checkpoints; the last step is always kept")
+    keep: int = Field(default=2, ge=1, description="newest checkpoints kept, beside the best by held-out success")
+
+
+class SaveConfig(CheckpointConfig):
     """What is kept on disk."""
 
     every: int = Field(default=10, ge=1, description="steps between checkpoints; the last step is always kept")
-    keep: int = Field(default=2, ge=1, description="newest checkpoints kept, beside the best by held-out success")
     traces_every: int = Field(default=1, ge=0, description="steps between stored rollouts; 0 stores only evaluations")
 
 
@@ -304,3 +310,4 @@ class SFTConfig(RunConfig):
     steps: int = Field(default=200, ge=1, description="optimizer steps")
     episodes: int = Field(default=512, ge=1, description="expert trajectories to learn from")
     batch: int = Field(default=32, ge=1, description="trajectories a step")
+    save: CheckpointConfig = CheckpointConfig()

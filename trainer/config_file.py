@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from .config import ConfigError, RunConfig
 
-__all__ = ["load_config"]
+__all__ = ["load_config", "load_run"]
 
 C = TypeVar("C", bound=RunConfig)
 
@@ -50,6 +50,20 @@ def load_config(kind: type[C], path: Path | str | None, overrides: Sequence[str]
     where = f" in {path}" if path else ""
     listed = "\n".join(f"  - {mistake}" for mistake in mistakes)
     raise ConfigError(f"{len(mistakes)} mistake{'s' if len(mistakes) > 1 else ''}{where}:\n{listed}")
+
+
+def load_run(kind: type[C], path: Path, overrides: Sequence[str], resume: bool) -> C:
+    """Read `path`, a file or the directory of a run; with `resume` it is the run that is named, wherever it lies now.
+
+    Raises:
+        ConfigError: as of `load_config`.
+
+    """
+    config = load_config(kind, path / "config.yaml" if path.is_dir() else path, overrides)
+    if resume and path.is_dir():
+        where = path.resolve()
+        config = config.model_copy(update={"runs_dir": str(where.parent), "name": where.name})
+    return config
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -42,10 +42,10 @@ class RunError(AccreditError, RuntimeError):
 
 
 class RunDirectory:
-    """Paths of one run."""
+    """Paths of one run, and the command that makes it and goes on with it."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, command: str = "train") -> None:
+        self.path, self.command = path, command
         self.checkpoints = path / "checkpoints"
         self.traces = path / "traces"
         self.metrics = path / "metrics.jsonl"
@@ -100,7 +100,7 @@ class RunDirectory:
         return sorted(k for k in {*before, *now} - {"runs_dir", "name"} if before.get(k) != now.get(k))
 
 
-def open_or_create(runs_dir: str, name: str, config: BaseModel, resume: bool) -> RunDirectory:
+def open_or_create(runs_dir: str, name: str, config: BaseModel, resume: bool, command: str = "train") -> RunDirectory:
     """Make `runs_dir/name` for a new run, or open it to go on.
 
     Raises:
@@ -108,7 +108,7 @@ def open_or_create(runs_dir: str, name: str, config: BaseModel, resume: bool) ->
             configuration and `resume` was.
 
     """
-    run = RunDirectory(Path(runs_dir) / name)
+    run = RunDirectory(Path(runs_dir) / name, command)
     if resume and not run.config.exists():
         raise RunError(f"nothing to resume: {run.path} holds no run. Start it without --resume")
     with told_of_disk(run, _PLACE):
@@ -135,7 +135,12 @@ def told_of_disk(run: RunDirectory, kinds: Collection[int] = _DISK) -> Iterator[
             raise
         place = next(path for path in (run.path, *run.path.absolute().parents) if path.is_dir())
         free_mb = shutil.disk_usage(place).free / 2**20
-        go_on = f"make room, then: accredit train {run.path} --resume" if run.config.exists() else "set runs_dir=..."
+        if run.command == "eval":
+            go_on = "make room and give the same command again, or another --out"
+        elif run.config.exists():
+            go_on = f"make room, then: accredit {run.command} {run.path} --resume"
+        else:
+            go_on = "set runs_dir=..."
         raise RunError(
             f"cannot write to {run.path}: {error.strerror or error} ({error.filename or 'a file there'}; "
             f"{free_mb:,.0f} MB are free). What was written before is whole; {go_on}"

@@ -21,11 +21,11 @@ from . import checkpoint
 from .batch import Row, collate, micro_batches, rows_of, weigh
 from .config import SFTConfig
 from .distributed import launched
-from .evaluation import Evaluation
+from .evaluation import Evaluation, evaluation_of
 from .logprobs import score
 from .loop import Listener
-from .metrics import MetricsWriter
-from .run import RunDirectory, RunError, open_or_create
+from .metrics import MetricsWriter, cut_after
+from .run import RunDirectory, RunError, open_or_create, told_of_disk
 from .setup import Bench, check_installed, crew_of, held_out, learning_rate, make_engine, make_optimizer, prepare
 from .trackers import Trackers
 
@@ -41,28 +41,40 @@ class SFTResult(NamedTuple):
     after: Evaluation
 
 
-def warm_start(config: SFTConfig, listener: Listener) -> SFTResult:
+def warm_start(config: SFTConfig, listener: Listener, *, resume: bool = False) -> SFTResult:
     """Imitate the expert for `config.steps` and return the checkpoint and held-out results before and after.
 
+    With `resume` it goes on from the run's newest checkpoint, to the bits of a run that nobody stopped (on a CPU): the
+    expert plays the same episodes again, and a step's batch is drawn from the run's seed and the step.
+
     Raises:
-        RunError: several processes were started, or the run directory is taken.
+        RunError: several processes were started, the run directory is taken, or there is nothing to go on from.
 
     """
     if launched():
         raise RunError("a warm start runs in one process: start `accredit sft` without torchrun")
     check_installed(config)
-    run = open_or_create(config.runs_dir, config.name, config, resume=False)
+    run = open_or_create(config.runs_dir, config.name, config, resume, "sft")
     with ExitStack() as opened:
         opened.callback(run.unlock)
-        metrics = MetricsWriter(run.path, Trackers(run.path, config.trackers, config.model_dump(mode="json")))
-        opened.callback(metrics.close)
+        opened.enter_context(told_of_disk(run))
         bench = prepare(config)
+        optimizer = make_optimizer(bench.loaded.model, config.optimizer)
+        first = _load_newest(run, bench, optimizer)
+        if first > config.steps:
+            raise RunError(f"{run.path} has done {first} steps and steps is {config.steps}: nothing was changed")
         policy = make_engine(config, bench.loaded.model)
         opened.callback(policy.close)
-        optimizer = make_optimizer(bench.loaded.model, config.optimizer)
-        listener.started(run, config, 0)
+        kept = first or -1  # without a checkpoint even the evaluation of step 0 is made again
+        goes_on = run.metrics.exists()
+        cut_after(run.metrics, kept)
+        settings = config.model_dump(mode="json")
+        metrics = MetricsWriter(run.path, Trackers(run.path, config.trackers, settings, kept if goes_on else None))
+        opened.callback(metrics.close)
+        told = {line["step"]: evaluation_of(line) for line in run.history() if "eval/success" in line}
+        listener.started(run, config, first)
 
-        def evaluate(step: int) -> Evaluation:
+        def evaluate(step: int) -> None:
             wanted = config.evaluation
             policy.updated(step)
             found, _ = held_out(
@@ -70,12 +82,21 @@ def warm_start(config: SFTConfig, listener: Listener) -> SFTResult:
             )
             metrics.write(step, {f"eval/{name}": value for name, value in found._asdict().items()})
             listener.evaluated(step, found)
-            return found
+            told[step] = found
 
-        before = evaluate(0)
-        rows = rows_of(*_priced(expert_trajectories(config, bench, listener)))
-        for step in range(config.steps):
+        def save(step: int) -> None:
+            best = max(told, key=lambda at: told[at].success)
+            facts = {"best_success": told[best].success, "best_step": best}
+            checkpoint.save(run.checkpoints, step, bench.loaded, optimizer.state_dict(), facts)
+            checkpoint.point_best(run.checkpoints, best)
+            checkpoint.prune(run.checkpoints, config.save.keep, {best})
+
+        if first == 0:
+            evaluate(0)
+        rows = rows_of(*_priced(expert_trajectories(config, bench, listener))) if first < config.steps else []
+        for step in range(first, config.steps):
             started = time.monotonic()
+            torch.manual_seed(seeds_of(config.seed, step, 5))  # for models with dropout
             order = np.random.default_rng(seeds_of(config.seed, step, 4)).permutation(len(rows))[: config.batch]
             lr = learning_rate(config.optimizer, step, config.steps)
             chosen = [rows[index] for index in order]
@@ -83,14 +104,24 @@ def warm_start(config: SFTConfig, listener: Listener) -> SFTResult:
                 bench.loaded.model, optimizer, chosen, lr, config.optimizer.grad_clip, config.optimizer.micro_tokens
             )
             numbers["time/step_s"] = time.monotonic() - started
-            metrics.write(step + 1, numbers)
-            listener.stepped(step + 1, numbers)
-            if config.evaluation.every and (step + 1) % config.evaluation.every == 0 and step + 1 < config.steps:
-                evaluate(step + 1)
-        after = evaluate(config.steps)
-        facts = {"best_success": after.success, "best_step": config.steps}
-        saved = checkpoint.save(run.checkpoints, config.steps, bench.loaded, optimizer.state_dict(), facts)
-    return SFTResult(run, str(saved), before, after)
+            done, last = step + 1, step + 1 == config.steps
+            metrics.write(done, numbers)
+            listener.stepped(done, numbers)
+            if last or (config.evaluation.every and done % config.evaluation.every == 0):
+                evaluate(done)
+            if last or done % config.save.every == 0:
+                save(done)
+        if config.steps not in told:  # the run was resumed with fewer steps, at one that was not evaluated
+            evaluate(config.steps)
+            save(config.steps)
+    return SFTResult(run, str(checkpoint.find(run.checkpoints, "last")), told[0], told[config.steps])
+
+
+def _load_newest(run: RunDirectory, bench: Bench, optimizer: torch.optim.Optimizer) -> int:
+    """Load the newest checkpoint, if there is one; return the number of steps that are done."""
+    checkpoint.sweep(run.checkpoints)
+    newest = checkpoint.latest(run.checkpoints)
+    return 0 if newest is None else int(checkpoint.load_into(newest, bench.loaded, optimizer)["step"])
 
 
 def expert_trajectories(config: SFTConfig, bench: Bench, listener: Listener) -> list[Trajectory]:
@@ -137,7 +168,8 @@ def imitate(
         loss = -(score(model, batch).logprobs_N * batch.weight_N).sum()
         loss.backward()
         total += float(loss.detach())
-    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]  # of 16 bits: their copies
+    norm = torch.nn.utils.clip_grad_norm_(weights, clip)
     optimizer.step()
     return {"loss/nll_nats": total, "optimizer/grad_norm": float(norm), "optimizer/lr": lr}
 

@@ -76,7 +76,7 @@ def command(
         **{"temperature": temperature, "decision_tokens": decision_tokens, "episode_tokens": episode_tokens},
         **{"engine": engine, "server": server, "served": served},
     }
-    run = None if out is None else RunDirectory(out)
+    run = None if out is None else RunDirectory(out, "eval")
     with told_of_disk(run) if run is not None else nullcontext():
         if run is not None:
             run.path.mkdir(parents=True, exist_ok=True)

@@ -38,17 +38,13 @@ def command(
 
     from accredit.envs import load_env
     from accredit.trainer.config import TrainConfig
-    from accredit.trainer.config_file import load_config
+    from accredit.trainer.config_file import load_run
     from accredit.trainer.distributed import Unheard, speaks
     from accredit.trainer.estimate import memory_estimate
     from accredit.trainer.loop import train
     from accredit.trainer.setup import check_installed, check_tasks
 
-    path = config / "config.yaml" if config.is_dir() else config
-    settings = load_config(TrainConfig, path, overrides or [])
-    if resume and config.is_dir():  # the run that is named, wherever it lies now
-        where = config.resolve()
-        settings = settings.model_copy(update={"runs_dir": str(where.parent), "name": where.name})
+    settings = load_run(TrainConfig, config, overrides or [], resume)
     if dry_run:
         print(yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False))
         check_tasks(partial(load_env, settings.env), settings.env, settings.env_options)

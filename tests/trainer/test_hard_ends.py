@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 import torch
 
+from accredit.cli import main
 from accredit.credit.traces import open_run
 from accredit.trainer.checkpoint import CheckpointError
+from accredit.trainer.config import SFTConfig
 from accredit.trainer.loop import train
 from accredit.trainer.metrics import read_metrics
 from accredit.trainer.run import RunError
 from accredit.trainer.setup import TaskError
+from accredit.trainer.sft import warm_start
 
 from .conftest import NOISY, small_run, weights_of
 
@@ -105,6 +108,23 @@ def test_a_disk_that_takes_no_more_ends_the_run_and_a_resume_ends_with_the_same_
     run = train(configured(), Silent(), resume=True).run
     expected, found = weights_of(whole), weights_of(run)
     assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def test_a_disk_that_takes_no_more_ends_a_warm_start_that_can_go_on(tmp_path, tiny_folder):
+    told = {"evaluation": {"episodes": 2, "every": 0}, "env_options": {"level": "easy"}}
+    told |= {"rollout": {"decision_tokens": 400, "episode_tokens": 8000}, "model": {"path": str(tiny_folder)}}
+    config = SFTConfig(env="Shop-v0", runs_dir=str(tmp_path), steps=30, episodes=2, batch=1, **told)
+    with largest_file(3_000), pytest.raises(RunError, match=r"cannot write.*MB are free.*accredit sft .* --resume"):
+        warm_start(config, Silent())
+    assert warm_start(config, Silent(), resume=True).after.episodes == 2
+
+
+def test_a_disk_that_takes_no_more_ends_an_evaluation_that_can_go_on(tmp_path, capsys):
+    words = ["eval", "base", "Arithmetic-v0", "--episodes", "2", "--out", str(tmp_path / "out")]
+    with largest_file(1_000):
+        assert main(words) == 1
+    assert "make room and give the same command again, or another --out" in " ".join(capsys.readouterr().err.split())
+    assert main(words) == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")

@@ -3,11 +3,14 @@
 import copy
 
 import numpy as np
+import pytest
 import torch
 
+from accredit.trainer.batch import rows_of
 from accredit.trainer.config import LossConfig, OptimizerConfig
 from accredit.trainer.master import MasterAdamW
 from accredit.trainer.setup import make_optimizer
+from accredit.trainer.sft import imitate
 from accredit.trainer.update import Updater
 
 
@@ -73,3 +76,16 @@ def test_an_update_of_16_bit_weights_clips_and_steps_the_gradient_of_all_micro_b
         assert isinstance(optimizer, MasterAdamW) is (dtype is torch.bfloat16)
         assert not torch.equal(one.lm_head.weight, before)
     assert abs(norms[1] - norms[0]) < 0.05 * norms[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_imitation_clips_the_gradient_that_is_stepped(model, sampled_trajectories, dtype):
+    ours = copy.deepcopy(model).to(dtype)
+    optimizer = make_optimizer(ours, OptimizerConfig())
+    ones = [trajectory.credit_mask.astype(np.float64) for trajectory in sampled_trajectories]
+    told = imitate(ours, optimizer, rows_of(sampled_trajectories, ones), 1e-3, 1e-3, 16_384)
+    assert told["optimizer/grad_norm"] > 0.01
+    stepped = [weight.grad for group in optimizer.param_groups for weight in group["params"]]
+    assert torch.nn.utils.get_total_norm([grad for grad in stepped if grad is not None]) == pytest.approx(
+        1e-3, rel=0.01
+    )

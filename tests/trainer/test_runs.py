@@ -248,6 +248,41 @@ def test_a_warm_start_learns_the_experts_decisions(tmp_path, tiny_folder):
     assert train(again, Silent()).run.checkpoints.exists()
 
 
+class Stopped(Silent):
+    """Interrupts a run when its third step is done."""
+
+    def stepped(self, step, metrics):
+        super().stepped(step, metrics)
+        if step == 3:
+            raise KeyboardInterrupt
+
+
+def test_a_warm_start_that_was_stopped_goes_on_to_the_bits_of_one_that_was_not(tmp_path, tiny_folder):
+    wanted = {"rollout.turns": None, "rollout.episode_tokens": 8000, "rollout.decision_tokens": 400}
+    wanted |= {"steps": 5, "episodes": 6, "batch": 3, "save.every": 2, "optimizer.decay": "linear"}
+    config = settings(SFTConfig, tmp_path, tiny_folder, name="cut", **wanted)
+    with pytest.raises(KeyboardInterrupt):
+        warm_start(config, Stopped())
+    heard = Silent()
+    cut = warm_start(config, heard, resume=True)
+    assert [step for step, _ in heard.steps] == [3, 4, 5]  # the third was not in a checkpoint
+    whole = warm_start(settings(SFTConfig, tmp_path, tiny_folder, name="whole", **wanted), Silent())
+    assert weights_of(cut.run).keys() == weights_of(whole.run).keys()
+    for name, weight in weights_of(whole.run).items():
+        assert torch.equal(weights_of(cut.run)[name], weight), name
+    assert cut.before == whole.before
+    assert cut.after == whole.after
+    told = [
+        [{name: value for name, value in line.items() if name != "time/step_s"} for line in run.history()]
+        for run in (cut.run, whole.run)
+    ]
+    assert told[0] == told[1]
+    again = warm_start(config, heard, resume=True)  # nothing is left to do
+    assert (again.checkpoint, again.after) == (cut.checkpoint, cut.after)
+    with pytest.raises(RunError, match="has done 5 steps and steps is 4"):
+        warm_start(config.model_copy(update={"steps": 4}), heard, resume=True)
+
+
 def test_a_torn_last_line_of_metrics_is_skipped(tmp_path):
     writer = MetricsWriter(tmp_path)
     writer.write(1, {"rollout/reward": 0.5, "credit/mean": float("nan")})
