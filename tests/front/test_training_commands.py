@@ -79,6 +79,9 @@ def test_the_recipe_of_a_pretrained_model_runs_from_its_warm_start_to_a_curve(tm
     start = capsys.readouterr().out.strip().splitlines()[-1].partition("model.path=")[2]
     recipe = yaml.safe_load((ROOT / "examples" / "smollm2.yaml").read_text())
     assert Path(recipe["model"]["path"]).parts[-3:-1] == Path(start).parts[-3:-1]  # it starts from what that one makes
+    warm = yaml.safe_load((ROOT / "examples" / "smollm2_sft.yaml").read_text())
+    kept = range(warm["save"]["every"], warm["steps"] + 1, warm["save"]["every"])[-warm["save"]["keep"] :]
+    assert int(recipe["model"]["path"][-6:]) in kept
     assert main(["train", "examples/smollm2.yaml", *few, *SHORT, f"model.path={start}"]) == 0
     assert (tmp_path / "smollm2" / "curve.png").read_bytes().startswith(b"\x89PNG")
     rows = list(open_run(tmp_path / "smollm2").index())
