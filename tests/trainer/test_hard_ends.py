@@ -110,6 +110,7 @@ def test_a_disk_that_takes_no_more_ends_the_run_and_a_resume_ends_with_the_same_
     assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # TensorBoard's own thread
 def test_a_disk_that_takes_no_more_ends_a_warm_start_that_can_go_on(tmp_path, tiny_folder):
     told = {"evaluation": {"episodes": 2, "every": 0}, "env_options": {"level": "easy"}}
     told |= {"rollout": {"decision_tokens": 400, "episode_tokens": 8000}, "model": {"path": str(tiny_folder)}}
