@@ -8,6 +8,7 @@ that Accredit raises on purpose as one message, and settles the exit code:
 """
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -86,6 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     global_words, selected = _split_off_command(words)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    if selected != "export":  # which may upload for a while
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # else models draw bars between the lines of a run
     try:
         build_app(selected)(args=words, prog_name="accredit")
     except SystemExit as stop:

@@ -25,10 +25,13 @@ def run(tmp_path_factory):
     return folder / "short"
 
 
-def test_an_interrupted_run_exits_with_130_and_says_how_to_go_on_and_only_one_process_has_it(tmp_path, capfd):
+@pytest.mark.parametrize(("command", "short"), [("train", SHORT), ("sft", ["evaluation.episodes=4", "steps=20000"])])
+def test_an_interrupted_run_exits_with_130_and_says_how_to_go_on_and_only_one_process_has_it(
+    command, short, tmp_path, capfd
+):
     config = tmp_path / "long.yaml"
     config.write_text(f"name: long\nenv: Arithmetic-v0\nruns_dir: {tmp_path}\nsteps: 500\n")
-    words = [sys.executable, "-m", "accredit", "train", str(config), *SHORT]
+    words = [sys.executable, "-m", "accredit", command, str(config), *short]
     process = subprocess.Popen(
         words,
         stdout=subprocess.PIPE,
@@ -42,13 +45,14 @@ def test_an_interrupted_run_exits_with_130_and_says_how_to_go_on_and_only_one_pr
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    assert main(["train", str(tmp_path / "long"), "--resume"]) == 1
+    assert main([command, str(tmp_path / "long"), "--resume"]) == 1
     assert f"is in use by process {process.pid} on " in capfd.readouterr().err
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=240)
     assert process.returncode == 130
-    assert f"interrupted; go on with: accredit train {tmp_path / 'long'} --resume" in told
+    assert f"interrupted; go on with: accredit {command} {tmp_path / 'long'} --resume" in told
     assert "Traceback" not in told
+    assert "it/s" not in told  # bars of the libraries, between the lines of a run
 
 
 def test_a_run_that_is_done_is_read_and_not_evaluated_again(run, capsys):
