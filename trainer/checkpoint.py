@@ -21,7 +21,7 @@ import torch
 from accredit.agents.models import Base, LoadedModel, ModelError, save_model, saved_base
 from accredit.sandboxes.errors import AccreditError
 
-__all__ = ["CheckpointError", "find", "latest", "load_into", "point_best", "prune", "save", "sweep"]
+__all__ = ["CheckpointError", "find", "latest", "load_into", "save", "sweep", "tidy"]
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"step-\d{6}$")
@@ -121,6 +121,12 @@ def _load_weights(checkpoint: Path, model: Any) -> None:
             f"{checkpoint} does not fit the model: missing {sorted(set(missing) - tied)[:3]}, unknown {unexpected[:3]}"
         )
     model.tie_weights()
+
+
+def tidy(folder: Path, keep: int, best: int) -> None:
+    """Let the link `best` name that step, and delete all checkpoints but it and the newest `keep`."""
+    point_best(folder, best)
+    prune(folder, keep, {best})
 
 
 def prune(folder: Path, keep: int, also: set[int]) -> None:

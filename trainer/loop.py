@@ -38,15 +38,13 @@ from .evaluation import Evaluation, evaluation_of
 from .health import step_metrics
 from .journal import Journal
 from .learner import make_learner
-from .metrics import MetricsWriter
-from .metrics import cut_after as cut_metrics_after
+from .metrics import open_metrics
 from .overlap import Ahead, OverlappedCrew, staleness
 from .preflight import check_credit
 from .rollouts import Rollouts, check, lost, read_ahead, write_ahead
 from .run import RunDirectory, RunError, open_or_create, told_of_disk
 from .setup import check_installed, held_out, learning_rate, prepare
 from .signals import TokenSignals
-from .trackers import Trackers
 
 __all__ = ["Listener", "Result", "charge_scale", "train"]
 
@@ -150,15 +148,11 @@ class _Training:
         """Cut off what came after the checkpoint, open what the run writes; return the evaluations until then."""
         config, run = self.config, self.run
         checkpoint.sweep(run.checkpoints)
-        kept = self.first or -1  # without a checkpoint even the evaluation of step 0 is made again
-        goes_on = run.metrics.exists()
-        cut_metrics_after(run.metrics, kept)
-        cut_traces_after(run.traces, kept)
+        cut_traces_after(run.traces, self.first or -1)  # as `open_metrics` cuts
         self.journal = Journal(run.journal)
         self.rollouts.note_in(self.journal)
         self.traces = TraceWriter(run.traces)
-        settings = config.model_dump(mode="json")
-        self.metrics = MetricsWriter(run.path, Trackers(run.path, config.trackers, settings, kept if goes_on else None))
+        self.metrics = open_metrics(run.path, config.trackers, config.model_dump(mode="json"), self.first)
         self.monitor.replay(run.history(), self.first)
         return {line["step"]: evaluation_of(line) for line in run.history() if "eval/success" in line}
 
@@ -296,8 +290,7 @@ class _Training:
                 self.run.checkpoints, step, self.bench.loaded, state, facts, partial(write_ahead, ready)
             )
             self.journal.clear()
-            checkpoint.point_best(self.run.checkpoints, self.best[1])
-            checkpoint.prune(self.run.checkpoints, self.config.save.keep, {self.best[1]})
+            checkpoint.tidy(self.run.checkpoints, self.config.save.keep, self.best[1])
             return path
 
         return self.processes.from_first(write)

@@ -7,14 +7,14 @@ evaluation: a run that goes on from a checkpoint first cuts off what lies after 
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .trackers import Trackers
 from .whole_file import replace_file
 
-__all__ = ["MetricsWriter", "cut_after", "read_metrics"]
+__all__ = ["MetricsWriter", "cut_after", "open_metrics", "read_metrics"]
 
 
 class MetricsWriter:
@@ -39,6 +39,15 @@ class MetricsWriter:
         """Close both."""
         self._file.close()
         self._trackers.close()
+
+
+def open_metrics(folder: Path, trackers: Sequence[str], settings: dict[str, Any], done: int) -> MetricsWriter:
+    """Open the metrics of a run that has `done` steps in a checkpoint; those of later steps are cut off."""
+    path = folder / "metrics.jsonl"
+    goes_on = path.exists()
+    kept = done or -1  # without a checkpoint even the evaluation of step 0 is made again
+    cut_after(path, kept)
+    return MetricsWriter(folder, Trackers(folder, trackers, settings, kept if goes_on else None))
 
 
 def cut_after(path: Path, step: int) -> None:

@@ -24,10 +24,9 @@ from .distributed import launched
 from .evaluation import Evaluation, evaluation_of
 from .logprobs import score
 from .loop import Listener
-from .metrics import MetricsWriter, cut_after
+from .metrics import open_metrics
 from .run import RunDirectory, RunError, open_or_create, told_of_disk
 from .setup import Bench, check_installed, crew_of, held_out, learning_rate, make_engine, make_optimizer, prepare
-from .trackers import Trackers
 
 __all__ = ["SFTResult", "expert_trajectories", "imitate", "warm_start"]
 
@@ -65,11 +64,7 @@ def warm_start(config: SFTConfig, listener: Listener, *, resume: bool = False) -
             raise RunError(f"{run.path} has done {first} steps and steps is {config.steps}: nothing was changed")
         policy = make_engine(config, bench.loaded.model)
         opened.callback(policy.close)
-        kept = first or -1  # without a checkpoint even the evaluation of step 0 is made again
-        goes_on = run.metrics.exists()
-        cut_after(run.metrics, kept)
-        settings = config.model_dump(mode="json")
-        metrics = MetricsWriter(run.path, Trackers(run.path, config.trackers, settings, kept if goes_on else None))
+        metrics = open_metrics(run.path, config.trackers, config.model_dump(mode="json"), first)
         opened.callback(metrics.close)
         told = {line["step"]: evaluation_of(line) for line in run.history() if "eval/success" in line}
         listener.started(run, config, first)
@@ -84,12 +79,13 @@ def warm_start(config: SFTConfig, listener: Listener, *, resume: bool = False) -
             listener.evaluated(step, found)
             told[step] = found
 
+        def best() -> int:
+            return max(told, key=lambda step: told[step].success)
+
         def save(step: int) -> None:
-            best = max(told, key=lambda at: told[at].success)
-            facts = {"best_success": told[best].success, "best_step": best}
+            facts = {"best_success": told[best()].success, "best_step": best()}
             checkpoint.save(run.checkpoints, step, bench.loaded, optimizer.state_dict(), facts)
-            checkpoint.point_best(run.checkpoints, best)
-            checkpoint.prune(run.checkpoints, config.save.keep, {best})
+            checkpoint.tidy(run.checkpoints, config.save.keep, best())
 
         if first == 0:
             evaluate(0)
@@ -109,7 +105,7 @@ def warm_start(config: SFTConfig, listener: Listener, *, resume: bool = False) -
             listener.stepped(done, numbers)
             if last or (config.evaluation.every and done % config.evaluation.every == 0):
                 evaluate(done)
-            if last or done % config.save.every == 0:
+            if last or done % config.save.every == 0 or best() == done:
                 save(done)
         if config.steps not in told:  # the run was resumed with fewer steps, at one that was not evaluated
             evaluate(config.steps)

@@ -248,6 +248,25 @@ def test_a_warm_start_learns_the_experts_decisions(tmp_path, tiny_folder):
     assert train(again, Silent()).run.checkpoints.exists()
 
 
+def test_a_warm_start_keeps_its_best_checkpoint_between_those_of_every_so_many_steps(tmp_path):
+    class Looking(Silent):
+        def stepped(self, step, metrics):
+            super().stepped(step, metrics)
+            if step == 4:
+                self.kept = checkpoint.find(tmp_path / "best" / "checkpoints", "best").name
+
+    told = {
+        "name": "best",
+        "runs_dir": str(tmp_path),
+        "env": "Arithmetic-v0",
+        "evaluation": {"every": 3, "episodes": 16},
+    }
+    heard = Looking()
+    warm_start(SFTConfig(**told, steps=5, episodes=16, batch=8), heard)
+    assert heard.evaluations[1][1].success > heard.evaluations[0][1].success  # it has learnt
+    assert heard.kept == "step-000003"
+
+
 class Stopped(Silent):
     """Interrupts a run when its third step is done."""
 
